@@ -1,7 +1,6 @@
 """How many recommendations a second `advisor serve` answers, beside an empty FastAPI endpoint.
 
     .venv/bin/python docs/measurements/serve_load.py [--seconds 10] [--minutes 5] [--database URL]
-    .venv/bin/python docs/measurements/serve_load.py --beside CHECKOUT [--rounds 5] [--seconds 3]
 
 Starts the service on a free port with a new home, so with the bundled profiles and model, and an
 empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
@@ -10,10 +9,6 @@ come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 
 is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
 answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
 service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
-
-`--beside` compares with the code of another checkout: both services are loaded in turns. Medians of
-the rounds are printed, of requests a second and of the service's CPU time for each, and ratios with
-the smallest and largest.
 """
 
 import argparse
@@ -21,9 +16,7 @@ import functools
 import itertools
 import json
 import os
-import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,7 +25,7 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
-from service_processes import cpu_s, memory_mib, running_endpoint, running_service
+from service_processes import memory_mib, running_endpoint, running_service
 
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
@@ -82,66 +75,16 @@ def main() -> None:
     if not shutil.which("wrk"):
         sys.exit("the load generator wrk is not here: apt-get install wrk")
     with tempfile.TemporaryDirectory(prefix="advisor-load-") as folder:
-        if options.beside:
-            _compare(Path(folder), options)
-        else:
-            _measure(Path(folder), options)
-
-
-def _compare(folder: Path, options: argparse.Namespace) -> None:
-    loads = {f"kept, {n} connections": (0, n) for n in CONNECTIONS}
-    loads[f"not kept, {MIDDLE} connections"] = 1, MIDDLE
-    for name in ("other", "this"):
-        (folder / name).mkdir()
-    with (
-        running_service(folder / "other", None, options.beside.resolve()) as other,
-        running_service(folder / "this", None) as this,
-    ):
-        services = {one: scripts(folder / str(one[1]), one[0]) for one in (other, this)}
-        print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
-        for name, (which, n) in loads.items():
-            load = functools.partial(rate_and_cost, folder / "load.lua", n, options.seconds)
-            rounds = [[load(scripts[which], *one) for one, scripts in services.items()]
-                      for _ in range(options.rounds)]  # fmt: skip
-            cells = [*_cells(rounds, 0), *_cells(rounds, 1)]
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def _cells(rounds: list[list[tuple[float, float]]], which: int) -> list[str]:
-    before, after = ([one[side][which] for one in rounds] for side in (0, 1))
-    ratios = sorted(b / a for a, b in zip(before, after, strict=True))
-    middle = statistics.median(ratios)
-    return [
-        *(f"{statistics.median(found):,.0f}" for found in (before, after)),
-        f"{middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-    ]
-
-
-def rate_and_cost(
-    lua: Path, connections: int, seconds: int, script: str, url: str, pid: int
-) -> tuple[float, float]:
-    """Requests a second, and microseconds of the service's CPU time for each."""
-    begun_s = cpu_s(pid)
-    lines = _lines(lua, url, script, connections, seconds)
-    took_s = cpu_s(pid) - begun_s
-    [per_s] = [line.split()[1] for line in lines if line.startswith("Requests/sec")]
-    [count] = [found[1] for line in lines if (found := re.search(r"(\d+) requests, 0 err", line))]
-    return float(per_s), 1e6 * took_s / int(count)
-
-
-def scripts(kept: Path, url: str) -> tuple[str, str]:
-    """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
-    bodies = make_bodies()
-    kept.write_text("\n".join(bodies) + "\n")
-    _warm_up(url, bodies)
-    return WARM % (kept, PATH) + DONE, COLD % (kept, LIMIT, PATH) + DONE
+        _measure(Path(folder), options)
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = make_bodies()
     with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
-        warm, cold = scripts(folder / "bodies", url)
+        kept = folder / "bodies"
+        kept.write_text("\n".join(bodies) + "\n")
+        _warm_up(url, bodies)
+        warm, cold = WARM % (kept, PATH) + DONE, COLD % (kept, LIMIT, PATH) + DONE
         size = len(ask(url, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
@@ -161,8 +104,6 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
     parser.add_argument("--minutes", type=int, default=0, help="of a soak afterwards")
-    parser.add_argument("--beside", type=Path, help="a checkout to compare with")
-    parser.add_argument("--rounds", type=int, default=5, help="of the comparison")
     parser.add_argument("--database", help="URL of a database; else SQLite in the new home")
     return parser.parse_args()
 
@@ -199,16 +140,12 @@ def ask(url: str, body: str) -> bytes:
 def _load(lua: Path, what: str, url: str, script: str, connections: int, seconds: int) -> None:
     """Load with one of `wrk`'s scripts, and print its lines that count."""
     print(f"{what}:", flush=True)
-    for line in _lines(lua, url, script, connections, seconds):
-        if line.startswith(("Requests/sec", "p50", "  Socket errors", "  Non-2xx")):
-            print(f"    {line.strip()}", flush=True)
-
-
-def _lines(lua: Path, url: str, script: str, connections: int, seconds: int) -> list[str]:
     lua.write_text(script)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    for line in done.stdout.splitlines():
+        if line.startswith(("Requests/sec", "p50", "  Socket errors", "  Non-2xx")):
+            print(f"    {line.strip()}", flush=True)
 
 
 if __name__ == "__main__":
