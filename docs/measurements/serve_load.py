@@ -5,7 +5,7 @@
 Starts the service on a free port with a new home, so with the bundled profiles and model, and an
 empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
 generator beside them on the same cores: `wrk` (Debian package wrk), whose lines are printed as they
-come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 bodies; every body
+come. Requests go over all pairs of the bundled jobs by three objectives; every body
 is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
 answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
 service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
