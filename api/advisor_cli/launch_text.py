@@ -34,8 +34,7 @@ from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.start import LOG
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.wire.answers import Said
-from advisor_cli.console import plain_console, plain_table
-from advisor_cli.say import as_json_text, say
+from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
 _LOOK_S = 0.2
 _LINE_S = 10.0

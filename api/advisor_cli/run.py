@@ -28,11 +28,18 @@ from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.placing import check_deadline
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
-from advisor_cli.console import Columns, plain_console, print_screen, table_of
+from advisor_cli.console import (
+    Columns,
+    as_json_text,
+    plain_console,
+    print_screen,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
 from advisor_cli.options import AsJson, MaxP99, MinSpeed, Tries
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.testbed import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]

@@ -25,7 +25,7 @@ from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor.wire.requests import LaunchRequest
 from advisor_advice import forecasting
 from advisor_advice.launching import ResolvedLaunch
-from advisor_cli.console import plain_console
+from advisor_cli.console import as_json_text, plain_console, say
 from advisor_cli.measure.testbeds import (
     Noise,
     On,
@@ -42,7 +42,6 @@ from advisor_cli.measure.testbeds import (
     stoppable,
 )
 from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
-from advisor_cli.say import as_json_text, say
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
@@ -92,17 +91,13 @@ class _ColocateRequest:
     sets: Annotated[
         str,
         typer.Option(
-            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %); or a "
-            "number: draw so many of --among, or of all jobs"
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %)"
         ),
     ] = ""
-    seed: Annotated[
-        int | None, typer.Option(min=1, help="Which sets are drawn; 1 if not given")
-    ] = None
     splits: Annotated[
         str | None,
         typer.Option(
-            help="nine, uncapped, time-sliced, 70/70, '66+66 units', 'around-best 8'; "
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units'; "
             f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
         ),
     ] = None
@@ -132,21 +127,15 @@ class _ColocateRequest:
         Raises:
             InputError: there is none, or more than one, or it cannot be understood.
         """
-        named = (self.file is not None) + bool(self.among and not self.sets) + bool(self.pairs)
-        if named + bool(self.sets) != 1:
+        if (self.file is not None) + sum(map(bool, (self.among, self.pairs, self.sets))) != 1:
             raise InputError(
                 "what to measure is not clear",
                 fix="give a plan file, or --among, or --pairs, or --sets",
             )
         if self.file is None:
-            others = {
-                "sample": self.sample if self.sets else None,
-                "seed": not self.sets and self.seed,
-            }
-            if wrong := [f"--{name}" for name, value in others.items() if value]:
+            if self.sets and self.sample:
                 raise InputError(
-                    f"{', '.join(wrong)} has no meaning here",
-                    fix="--sample draws pairs of --among; --seed says which sets --sets 40 draws",
+                    "--sample has no meaning with --sets", fix="it draws pairs of --among"
                 )
             default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
             return plan_from_options(
@@ -157,10 +146,8 @@ class _ColocateRequest:
                 self.run,
                 sample=self.sample,
                 sets=self.sets,
-                seed=self.seed,
             )
         options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
-        options |= {"seed": self.seed}
         if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
             raise InputError(
                 f"{', '.join(given)} cannot be combined with a plan file",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
 from joining import to_join
-from unsafe_counts import checked_with, write_check
+from unsafe_counts import checked_with
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
@@ -16,6 +16,7 @@ from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_s
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
+from advisor.validity.safe_counts import keep_check
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_models.registry import Registry
@@ -87,7 +88,7 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
     settings: Settings, tmp_path: Path
 ) -> None:
     """By the option that was given, and whatever those that run have."""
-    write_check(settings.home, checked_with(132, frozenset({66}), gpu_model=CARD))
+    keep_check(checked_with(132, {66}, gpu_model=CARD), settings.home)
     folder = running(settings, split=Split((50.0, 90.0)))
     with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --share\)"):
         asked(folder, points_file(tmp_path), settings, share_percent=50.0)
