@@ -37,17 +37,52 @@ Counts: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedCounts:
-    """What a check found on one GPU model.
+    """What was computed at which numbers of SMs, and where it was wrong.
 
     Attributes:
-        checked: Counts at which operations were compared.
-        wrong: Names of the operations with wrong results, by count; a count without any is safe.
+        libraries: Version by name: torch, cublas, cudnn.
+        checked: Counts that were asked for, granted and computed at.
+        wrong: Names of the operations that were wrong, by count; no count without any.
+        operations: Names of all operations that were tried at every count.
+        checked_at: Time of the last count, ISO 8601, UTC.
     """
 
     gpu_model: str
+    gpu_uuid: str
     units_total: int
-    checked: frozenset[int]
+    driver: str
+    libraries: Mapping[str, str] = field(hash=False)
+    checked: tuple[int, ...]
     wrong: Mapping[int, tuple[str, ...]] = field(hash=False)
+    operations: tuple[str, ...]
+    checked_at: str
+    seconds: float
+
+    @property
+    def safe(self) -> tuple[int, ...]:
+        """Counts at which every operation was right, sorted."""
+        return tuple(sorted(set(self.checked) - set(self.wrong)))
+
+    @property
+    def unsafe(self) -> tuple[int, ...]:
+        """Counts at which an operation was wrong, sorted."""
+        return tuple(sorted(self.wrong))
+
+    def without(self, counts: Iterable[int]) -> "CheckedCounts":
+        """The same, with these counts not checked."""
+        gone = set(counts)
+        return replace(
+            self,
+            checked=tuple(count for count in self.checked if count not in gone),
+            wrong={count: names for count, names in self.wrong.items() if count not in gone},
+        )
+
+    def differs_from(self, driver: str, libraries: Mapping[str, str]) -> str:
+        """What has changed since, in words; versions that are not known now have not."""
+        now = {"driver": driver, **libraries}
+        then = {"driver": self.driver, **self.libraries}
+        changed = [name for name in then if now.get(name, then[name]) != then[name]]
+        return ", ".join(f"{name} {then[name]} then, {now[name]} now" for name in changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +109,7 @@ class Safety:
         """Counts at which the job must not run."""
         if self.units_total is None:
             return frozenset()
-        by_host = {units for units, names in self.host.wrong.items() if names} if self.host else ()
+        by_host = self.host.unsafe if self.host else ()
         return (frozenset(by_host) - self.right) | self.wrong
 
     @functools.cached_property
@@ -85,8 +120,8 @@ class Safety:
 
     def is_unchecked(self, units: int) -> bool:
         """Whether nobody has looked at results at this count; it is allowed all the same."""
-        known = self.right | self.wrong | (self.host.checked if self.host else frozenset[int]())
-        return units not in known
+        checked = self.host.checked if self.host else ()
+        return units not in {*self.right, *self.wrong, *checked}
 
     def nearest(self, units: int) -> int | None:
         """The allowed count nearest to this one, of two the smaller; None: there is none."""
@@ -164,63 +199,13 @@ def _turned(counts: Counts, wanted: Counts) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountCheck:
-    """What was computed at which numbers of SMs, and where it was wrong.
-
-    Attributes:
-        libraries: Version by name: torch, cublas, cudnn.
-        checked: Counts that were asked for, granted and computed at.
-        wrong: Names of the operations that were wrong, by count; no count without any.
-        operations: Names of all operations that were tried at every count.
-        checked_at: Time of the last count, ISO 8601, UTC.
-    """
-
-    gpu_model: str
-    gpu_uuid: str
-    units_total: int
-    driver: str
-    libraries: Mapping[str, str]
-    checked: tuple[int, ...]
-    wrong: Mapping[int, tuple[str, ...]]
-    operations: tuple[str, ...]
-    checked_at: str
-    seconds: float
-
-    @property
-    def safe(self) -> tuple[int, ...]:
-        """Counts at which every operation was right, sorted."""
-        return tuple(sorted(set(self.checked) - set(self.wrong)))
-
-    @property
-    def unsafe(self) -> tuple[int, ...]:
-        """Counts at which an operation was wrong, sorted."""
-        return tuple(sorted(self.wrong))
-
-    def without(self, counts: Iterable[int]) -> "CountCheck":
-        """The same, with these counts not checked."""
-        gone = set(counts)
-        return replace(
-            self,
-            checked=tuple(count for count in self.checked if count not in gone),
-            wrong={count: names for count, names in self.wrong.items() if count not in gone},
-        )
-
-    def differs_from(self, driver: str, libraries: Mapping[str, str]) -> str:
-        """What has changed since, in words; versions that are not known now have not."""
-        now = {"driver": driver, **libraries}
-        then = {"driver": self.driver, **self.libraries}
-        changed = [name for name in then if now.get(name, then[name]) != then[name]]
-        return ", ".join(f"{name} {then[name]} then, {now[name]} now" for name in changed)
-
-
-def check_for(gpu_model: str, checks: Iterable[CountCheck]) -> CountCheck | None:
+def check_for(gpu_model: str, checks: Iterable[CheckedCounts]) -> CheckedCounts | None:
     """What is known of a GPU model: the first check, and from later ones the counts it lacks."""
     of_model = [check for check in checks if check.gpu_model == gpu_model]
     return functools.reduce(_filled, of_model) if of_model else None
 
 
-def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, tuple[str, ...]]:
+def wrong_elsewhere(gpu_model: str, checks: Iterable[CheckedCounts]) -> dict[int, tuple[str, ...]]:
     """Operations that were wrong on other models of as many SMs, and that were not tried on this.
 
     A library takes its kernels by the number of SMs: with the same versions, two models of as many
@@ -245,13 +230,13 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CountCheck]) -> dict[int, t
     return {count: names for count, names in found.items() if names}
 
 
-def parse_check(text: bytes) -> CountCheck:
+def parse_check(text: bytes) -> CheckedCounts:
     """The check that `keep_check` wrote.
 
     Raises:
         ValueError: it is no check; says where.
     """
-    check = read(CountCheck, text)
+    check = read(CheckedCounts, text)
     known = set(check.operations)
     for count in check.checked:
         if not 0 < count <= check.units_total:
@@ -268,7 +253,7 @@ CHECKS = RecordFolder("checks", "advisor check", parse_check)
 """Of this host, by GPU model."""
 
 
-def keep_check(check: CountCheck, home: Path) -> Path:
+def keep_check(check: CheckedCounts, home: Path) -> Path:
     """Write the check of its GPU model, whole or not at all.
 
     Raises:
@@ -277,7 +262,7 @@ def keep_check(check: CountCheck, home: Path) -> Path:
     return CHECKS.keep(check, home, check.gpu_model)
 
 
-def _filled(first: CountCheck, other: CountCheck) -> CountCheck:
+def _filled(first: CheckedCounts, other: CheckedCounts) -> CheckedCounts:
     more = other.without(first.checked)
     return replace(
         first,

@@ -18,20 +18,20 @@ from advisor_api.launches.cards import HostCards
 from advisor_api.launches.drift_watch import watching_drift
 from advisor_api.launches.reconciler import reconciling
 from advisor_api.openapi import describe
-from advisor_api.routes import advice, launches, pages, records, service
+from advisor_api.routes import pages, v1
 from advisor_api.service import Metrics, Service, open_service
 
 _ROUTERS = (
-    advice.recommendations,
-    advice.placements,
-    records.profiles,
-    service.models,
-    records.observations,
-    records.power,
-    launches.launches,
-    launches.overview,
-    service.audit,
-    service.health,
+    v1.recommendations,
+    v1.placements,
+    v1.profiles,
+    v1.models,
+    v1.observations,
+    v1.power,
+    v1.launches,
+    v1.overview,
+    v1.audit,
+    v1.health,
     pages.router,
 )
 """In the order of the pages of the API."""

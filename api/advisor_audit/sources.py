@@ -253,7 +253,7 @@ class SeriesFile:
                 for offset, first_s, last_s in lines:
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
-                        yield _series_of_line(json.loads(file.readline()))
+                        yield _series(json.loads(file.readline()))
 
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
@@ -275,7 +275,7 @@ class SeriesFile:
     def _at(self, offset: int) -> Series:
         with Path(self.url).open("rb") as file:
             file.seek(offset)
-            return _series_of_line(json.loads(file.readline()))
+            return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
         path, number, offset = Path(self.url), 0, 0
@@ -287,11 +287,11 @@ class SeriesFile:
                     fix="each line is one, as a range query of Prometheus answers: "
                     '{"metric": {"__name__": NAME, "UUID": GPU}, "values": [[SECONDS, "VALUE"]]}',
                 ):
-                    yield offset, _series_of_line(json.loads(line))
+                    yield offset, _series(json.loads(line))
                 offset += len(line)
 
 
-def _series_of_line(line: Mapping[str, Any]) -> Series:
+def _series(line: Mapping[str, Any]) -> Series:
     if not {"metric", "values"} <= line.keys():
         raise ValueError("it has no metric with values")
     labels = {str(name): str(value) for name, value in line["metric"].items()}
@@ -315,12 +315,7 @@ _FEWEST_STEPS = 5
 _ADDRESS = "name the address before /api/v1, such as http://prometheus:9090"
 
 
-_NONSENSE = (ValueError, LookupError, TypeError, RecursionError)
-
-
-def _series(found: Any) -> Series:
-    times_s, values = ([float(pair[n]) for pair in found["values"]] for n in (0, 1))
-    return Series({**found["metric"]}, times_s, values)
+_NONSENSE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def _cause(error: BaseException) -> str:

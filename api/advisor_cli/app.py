@@ -18,8 +18,8 @@ from advisor.core.wording import PrintableFormatter
 from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
 from advisor.installed import DISTRIBUTION, install
 from advisor.settings import read_settings
+from advisor_cli.console import as_json_text, say, with_places
 from advisor_cli.lazy import HELP, LazyGroup, imported
-from advisor_cli.say import as_json_text, say, with_places
 
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",

@@ -4,9 +4,8 @@ import math
 import os
 
 from advisor.settings import KEYS, config_path, read_settings, variable_of, written
-from advisor_cli.console import plain_table, print_table
+from advisor_cli.console import as_json_text, plain_table, print_table, say
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say
 
 
 def config(as_json: AsJson = False) -> None:

@@ -1,10 +1,10 @@
-"""Tables and screens of all commands: names and units are text, never markup."""
+"""Lines, tables and screens of all commands: names and units are text, never markup."""
 
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.wording import printable
-from advisor_cli.say import say
+from advisor.formats.wire import as_answer, write
+from advisor.settings import SUITE
 
 if TYPE_CHECKING:
     from advisor.wire.answers import Said
@@ -30,6 +31,36 @@ NARROWEST = 20
 """Characters; what has no size, as a terminal on a serial line, says 0."""
 
 _NUMBER = re.compile(r"[-+~?]?\d|-?$")
+
+
+def say(text: object = "", *, err: bool = False) -> None:
+    """Print a line or several; what a text of others might tell the terminal is shown instead.
+
+    Args:
+        text: What to print.
+        err: Print it on stderr.
+    """
+    typer.echo(printable(str(text)), err=err)
+
+
+def say_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines as they come, each as `say` does."""
+    for line in lines:
+        say(line, err=err)
+
+
+def as_json_text(answer: Any) -> str:
+    """What a command answers with `--json`: an object.
+
+    Raises:
+        WireError: a number that JSON has no word for.
+    """
+    return as_answer(write(answer).encode()).decode()
+
+
+def with_places(text: str) -> str:
+    """A text with the places of the pages that it names, as they came with this installation."""
+    return re.sub(r"(?<![\w/.])docs/[\w-]+\.md", lambda page: f"{SUITE / page[0]}", text)
 
 
 def plain_console(

@@ -6,9 +6,8 @@ from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import CardPower, DriftedJob, DriftReport
 from advisor_advice.conditions import checks_of, experience_of, stored_factor
-from advisor_cli.console import Columns, print_table, table_of
+from advisor_cli.console import Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 

@@ -36,7 +36,7 @@ from advisor.wire.requests import (
 )
 from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
 from advisor_advice.options import every_job, job_requests, longest_p99_ms
-from advisor_cli.console import plain_console, print_screen
+from advisor_cli.console import as_json_text, plain_console, print_screen, say, say_lines
 from advisor_cli.launch_text import (
     asking_to_stop,
     end_screens,
@@ -55,10 +55,10 @@ from advisor_cli.options import (
     AsJson,
     LimitOptions,
     ObjectiveOption,
+    Tries,
     grouped,
     job_names,
 )
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed import find_gpu, with_units
 
@@ -124,14 +124,7 @@ class Rules:
             "given, it is shown as stalled",
         ),
     ] = None
-    tries: Annotated[
-        int,
-        typer.Option(
-            "--try",
-            help="Run so many of the best ways for 10 s each, and go on with that with the most "
-            "work per joule; for jobs whose files say restartable: true",
-        ),
-    ] = 1
+    tries: Tries = 1
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False

@@ -34,8 +34,7 @@ from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.start import LOG
 from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.wire.answers import Said
-from advisor_cli.console import plain_console, plain_table
-from advisor_cli.say import as_json_text, say
+from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
 _LOOK_S = 0.2
 _LINE_S = 10.0
@@ -190,7 +189,8 @@ def line(status: LaunchStatus) -> str:
 
 
 def _head(status: LaunchStatus) -> str:
-    pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
+    counts = status.pairs > 1 and not status.try_s
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if counts else ""
     gpu = f" on {status.gpu_model}" if status.gpu_model else ""
     overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
     return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"

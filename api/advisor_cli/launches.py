@@ -20,9 +20,12 @@ from advisor.settings import read_settings
 from advisor_cli.console import (
     PIPE_WIDTH,
     Columns,
+    as_json_text,
     plain_console,
     print_screen,
     print_table,
+    say,
+    say_lines,
     table_of,
 )
 from advisor_cli.launch_text import (
@@ -35,7 +38,6 @@ from advisor_cli.launch_text import (
     table,
 )
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
 

@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-from advisor_cli.say import with_places
+from advisor_cli.console import with_places
 
 HELP: Any = {"help_option_names": ["--help", "-h"]}
 """What every command takes for a wish for help."""

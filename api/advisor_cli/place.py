@@ -22,7 +22,15 @@ from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
 from advisor_advice.words import basis
-from advisor_cli.console import Columns, print_list, print_screen, print_table, table_of
+from advisor_cli.console import (
+    Columns,
+    as_json_text,
+    print_list,
+    print_screen,
+    print_table,
+    say,
+    table_of,
+)
 from advisor_cli.options import (
     AsJson,
     Cores,
@@ -33,7 +41,6 @@ from advisor_cli.options import (
     grouped,
     job_names,
 )
-from advisor_cli.say import as_json_text, say
 
 MAX_JOBS = 100_000
 """A larger number is no cluster but a slip of the keyboard."""

@@ -32,18 +32,19 @@ from advisor_advice.words import basis, first_lines, launch_command, limits_of, 
 from advisor_cli.console import (
     MOST_WIDTH,
     Columns,
+    as_json_text,
     plain_console,
     plain_table,
     print_folded,
     print_list,
     print_screen,
     print_table,
+    say,
     show_chart,
     table_of,
 )
 from advisor_cli.options import AdviceOptions, AsJson, Notes, ObjectiveOption, grouped, job_names
 from advisor_cli.power_bars import letters, print_parts
-from advisor_cli.say import as_json_text, say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,16 @@ from advisor.launch.overview import CardNow, Overview, overview, read_history
 from advisor.launch.status import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
-from advisor_cli.console import PIPE_WIDTH, Columns, plain_console, plain_table, table_of
+from advisor_cli.console import (
+    PIPE_WIDTH,
+    Columns,
+    as_json_text,
+    plain_console,
+    plain_table,
+    say,
+    table_of,
+)
 from advisor_cli.options import AsJson, ServiceCa
-from advisor_cli.say import as_json_text, say
 
 _EVERY_S = 2.0
 _SERVICE = "http://127.0.0.1:8765"

@@ -6,6 +6,7 @@ Each reader raises a StoreError where a file cannot be read or the installation 
 import gzip
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,7 +18,6 @@ from advisor.formats.wire import T, read, write
 from advisor.validity.safe_counts import (
     CHECKS,
     CheckedCounts,
-    CountCheck,
     check_for,
     parse_check,
     wrong_elsewhere,
@@ -46,12 +46,7 @@ def checked_counts(
     found = check_for(gpu_model, known)
     if found is None or units_total not in (None, found.units_total):
         return None
-    return CheckedCounts(
-        gpu_model=found.gpu_model,
-        units_total=found.units_total,
-        checked=frozenset(found.checked),
-        wrong={**wrong_elsewhere(gpu_model, known), **found.wrong},
-    )
+    return replace(found, wrong={**wrong_elsewhere(gpu_model, known), **found.wrong})
 
 
 def checks_stamp(home: Path) -> ChecksStamp:
@@ -67,7 +62,7 @@ def checks_stamp(home: Path) -> ChecksStamp:
         )
 
 
-def known_checks(home: Path) -> list[CountCheck]:
+def known_checks(home: Path) -> list[CheckedCounts]:
     """The checks that were made on this host, then those that come with the package.
 
     Raises:
@@ -76,7 +71,7 @@ def known_checks(home: Path) -> list[CountCheck]:
     return [*CHECKS.read(home), *bundled_checks()]
 
 
-def bundled_checks() -> list[CountCheck]:
+def bundled_checks() -> list[CheckedCounts]:
     """Checks made on real GPUs that come with the package."""
     return [parse_check(file.read_bytes()) for file in _json_files("checks")]
 

@@ -71,11 +71,12 @@ Ways = dict[Split, list["Window"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, and p99 latencies, ms."""
+    """What was measured: energy saved, relative speeds, p99 latencies, ms, and work per joule."""
 
     saved: float
     speeds: tuple[float, ...]
     p99_ms: tuple[float | None, ...]
+    per_joule: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,25 +139,11 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
     checkout: Path | None = parser.parse_args().beside
     settings = read_settings()
-    model = Registry(settings.home / "models").open_champion()
-    points = read_measured(None, None)
-    rows = make_training_set(points.pairs, points.profiled, points.references).rows
     request = Request(policy=settings.policy)
     found: list[tuple[Measured, Answer]] = []
-    without_profile = 0
-    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
-        try:
-            profiles = profiles_of(jobs, gpu_model, settings, model)
-        except InputError:
-            without_profile += 1
-            continue
-        within = [split for split in ways if is_within(split, profiles)]
-        held = {split: held_limits(ways[split], profiles, request) for split in within}
-        of_set = Measured(gpu_model, jobs, profiles, ways, held)
-        predictor = AnyWay(Unseen(model, rows, jobs) if len(jobs) == ADVISED_JOBS else model)
+    for of_set, predictor in questions(request):
         found.append((of_set, answered(of_set, predictor, request)))
-        print(*jobs, "{0.saved:.3f} of {0.best:.3f}".format(found[-1][1]), file=sys.stderr)
-    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
+        print(*of_set.jobs, "{0.saved:.3f} of {0.best:.3f}".format(found[-1][1]), file=sys.stderr)
     weights = (f"{chance:g}: {-np.quantile(ERRORS, 1 - chance):.2f}" for chance in CHANCES)
     print(f"WEIGHTS by CHANCES, from {len(ERRORS)} speeds of pairs:", *weights, "\n")
     print(
@@ -166,6 +153,7 @@ def main() -> None:
     print(f"|---|{'--:|' * 9}")
     for kind, which in by_kind(found):
         print(f"| {kind} | {' | '.join(cells([found[n][1] for n in which]))} |")
+    model = Registry(settings.home / "models").open_champion()
     drawn = random_sets(settings, model)
     print("", *refusals(drawn, model, request), sep="\n")
     if checkout:
@@ -177,6 +165,26 @@ def main() -> None:
         for name, by_policy in old.items():
             apart = sum(one["choice"] is None for one in by_policy[len(given) :])
             print(f"{apart} of {len(drawn)} random sets are refused by {name}")
+
+
+def questions(request: Request) -> Iterator[tuple[Measured, AnyWay]]:
+    """Sets whose jobs all have a profile on the GPU model, and what predicts each."""
+    settings = read_settings()
+    model = Registry(settings.home / "models").open_champion()
+    points, without_profile = read_measured(None, None), 0
+    rows = make_training_set(points.pairs, points.profiled, points.references).rows
+    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
+        try:
+            profiles = profiles_of(jobs, gpu_model, settings, model)
+        except InputError:
+            without_profile += 1
+            continue
+        within = [split for split in ways if is_within(split, profiles)]
+        held = {split: held_limits(ways[split], profiles, request) for split in within}
+        is_pair = len(jobs) == ADVISED_JOBS
+        predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
+        yield Measured(gpu_model, jobs, profiles, ways, held), predictor
+    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
 
 
 def by_kind(found: Sequence[tuple["Measured", "Answer"]]) -> Iterator[tuple[str, list[int]]]:
@@ -220,17 +228,24 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
                 saved=1 - point.power_w / work_w if work_w else -1.0,
                 speeds=tuple(speeds),
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
+                per_joule=sum(speeds) / point.power_w,
             )
         )
     return found
 
 
+def among(of: Measured, predictor: Predictor) -> Outlook:
+    """What is decided by: the measured ways and separate GPUs."""
+    outlook, apart = Outlook(of.profiles, predictor), without_limits("exclusive", len(of.profiles))
+    expected = predictor.predict(of.profiles, [*of.held, apart])
+    outlook.expected = lambda **_: expected
+    return outlook
+
+
 def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
     """The decision among the measured ways, by what was measured there."""
-    profiles, within = of.profiles, [*of.held]
-    outlook = Outlook(profiles, predictor)
-    expected = predictor.predict(profiles, [*within, without_limits("exclusive", len(profiles))])
-    outlook.expected = lambda **_: expected
+    profiles, within, outlook = of.profiles, [*of.held], among(of, predictor)
+    expected = outlook.expected()
     for p in [*expected][: len(within) * (len(profiles) == ADVISED_JOBS)]:
         for seat, x in enumerate(part.speed for part in p.parts):
             real = statistics.fmean(window.speeds[seat] for window in of.ways[p.split])

@@ -28,20 +28,18 @@ uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_
 
 
 @contextlib.contextmanager
-def running_service(
-    home: Path, database: str | None, checkout: Path = HERE
-) -> Generator[tuple[str, int]]:
-    """The URL and process number of a service with a new home, by the code of a checkout."""
+def running_service(home: Path, database: str | None) -> Generator[tuple[str, int]]:
+    """The URL and process number of a service with a new home."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
     more = {"ADVISOR_HOME": str(home / "home"), "ADVISOR_RUNTIME_DIR": str(home / "run")}
-    more["PYTHONPATH"] = os.pathsep.join(str(checkout / folder) for folder in _COMPONENTS)
+    more["PYTHONPATH"] = os.pathsep.join(str(HERE / folder) for folder in _COMPONENTS)
     more |= {"ADVISOR_DATABASE_URL": database} if database else {}
     if database:
         subprocess.run(_advisor("data", "migrate"), env=environment | more, check=True)
     # One line for each request goes to a file, as where it runs as a service.
     with (home / "log").open("wb") as log:
         command = _advisor("serve", "--port", "0", "--requests-per-s", "1000000")
-        with _running(command, environment | more, log, checkout) as process:
+        with _running(command, environment | more, log, HERE) as process:
             yield _address(process), process.pid
 
 
@@ -88,23 +86,6 @@ def _running(
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
-
-
-def family(pid: int) -> list[int]:
-    """A process and those that it has started, and they, that are there now."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    children = [int(child) for thread in threads for child in thread.read_text().split()]
-    return [pid, *(one for child in children for one in family(child))]
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time that a process and those that it has started have taken, ended ones too."""
-    return sum(map(_cpu_s, family(pid)))
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mib(pid: int) -> float:

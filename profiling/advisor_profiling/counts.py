@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError, InputError, JobError
 from advisor.runtime.backend import Backend
 from advisor.runtime.running_job import RunningJob, prove
 from advisor.settings import workload_path
-from advisor.validity.safe_counts import CountCheck
+from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.window import Clock
 
 AT_ONCE = 8
@@ -66,7 +66,7 @@ class CheckStep:
 class CheckOutcome:
     """A check, and what it could not find out: counts and operations, each with the reason."""
 
-    check: CountCheck
+    check: CheckedCounts
     not_known: Mapping[int, str]
     skipped: Mapping[str, str]
 
@@ -94,7 +94,7 @@ def counts_to_check(asked: Collection[int], gpu: Gpu) -> tuple[int, ...]:
     return tuple(sorted(set(asked))) or grantable(total)
 
 
-def continues(kept: CountCheck, gpu: Gpu, libraries: Mapping[str, str]) -> bool:
+def continues(kept: CheckedCounts, gpu: Gpu, libraries: Mapping[str, str]) -> bool:
     """Whether counts that were checked still hold: the same card, driver and libraries."""
     then = (kept.gpu_uuid, kept.driver, dict(kept.libraries))
     return then == (gpu.uuid, gpu.driver or "", dict(libraries))
@@ -130,8 +130,8 @@ def check_counts(
     counts: Collection[int],
     python: str,
     place: CheckedGpu,
-    kept: CountCheck | None,
-    keep: Callable[[CountCheck], object],
+    kept: CheckedCounts | None,
+    keep: Callable[[CheckedCounts], object],
     report: Callable[[CheckStep], object],
 ) -> CheckOutcome:
     """Compute at each count what was computed on the whole GPU, and compare.
@@ -166,12 +166,12 @@ def check_counts(
     return CheckOutcome(check, not_known, reference.skipped)
 
 
-def _still_known(kept: CountCheck | None, reference: _ScriptResult, gpu: Gpu) -> CountCheck:
+def _still_known(kept: CheckedCounts | None, reference: _ScriptResult, gpu: Gpu) -> CheckedCounts:
     """The earlier check where it still holds; else one without a count."""
     same = kept is not None and continues(kept, gpu, reference.libraries)
     if kept is not None and same and kept.operations == reference.operations:
         return kept
-    return CountCheck(
+    return CheckedCounts(
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         units_total=reference.units,
@@ -211,7 +211,7 @@ def _reference(job: Job, place: CheckedGpu) -> _ScriptResult:
     return answer
 
 
-def _with(check: CountCheck, answer: _ScriptResult, seconds: float) -> CountCheck:
+def _with(check: CheckedCounts, answer: _ScriptResult, seconds: float) -> CheckedCounts:
     wrong = {**check.wrong, answer.units: answer.wrong}
     return replace(
         check,

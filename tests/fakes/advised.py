@@ -9,6 +9,7 @@ from flat_records import from_flat
 from made_up_profiles import SHARES, Physics, Scripted
 from made_up_profiles import profile as profile_on_h200
 from small_model import make_manifest
+from unsafe_counts import checked_with
 
 from advisor.core.job import Job
 from advisor.core.records import Observation, SoloPoint
@@ -51,7 +52,7 @@ def model(known: Mapping[Split, tuple[float, float, float]] | None = None, **fie
     return Model(by=Physics() if known is None else Scripted(known), **fields)
 
 
-CHECKED = CheckedCounts(gpu_model=CARD, units_total=132, checked=frozenset(range(2, 133)), wrong={})
+CHECKED = checked_with(132, (), checked=range(2, 133), gpu_model=CARD)
 """A check that found every count safe."""
 
 

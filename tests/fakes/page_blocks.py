@@ -99,7 +99,7 @@ NOT_RUN = {
         "test_report_power.py, test_power_predict.py"
     ),
     r"^advisor (?:serve|watch(?!.* --once))|advisor\.scrape": "runs until it is stopped",
-    r"^advisor data (?:backup|restore|migrate)|_URL": "a database: test_backup.py",
+    r"^advisor data (?:backup|restore|migrate)|_URL": "a database: test_state.py",
     r"^(?!(?:[A-Z_]+=\S+ )*(?:sm-)?advisor )": "no command of ours",
 }
 """What is shown and not run by the test of the wheel, by a pattern of it: why."""

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pair_points import pair_point as gemm_beside_triad
 from store_points import point
 
 from advisor.core.gpu import Gpu, Share, units_for_percent
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import PairPoint, SoloPoint
+from advisor.core.records import SoloPoint
 from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.plan import PlannedWindows, all_pairs
 from advisor_profiling.window import Target, pair
@@ -45,13 +44,6 @@ def windows(
 def solo_point(name: str, rate: float = 100.0, **fields: Any) -> SoloPoint:
     values: dict[str, Any] = {"share_percent": 100.0, "run": "earlier", **fields}
     return point(job=name, rate=rate, **values)
-
-
-def pair_point(name_a: str, name_b: str, units_a: int = 66, **fields: Any) -> PairPoint:
-    """A point of two jobs at a split that leaves no unit of an H200 out."""
-    units = {"units_1": units_a, "units_2": 132 - units_a, "rate_1": 50.0, "rate_2": 50.0}
-    values: dict[str, Any] = {**units, "run": "earlier", **fields}
-    return gemm_beside_triad(50.0, 50.0, job_1=name_a, job_2=name_b, **values)
 
 
 def shares_of(work: PlannedWindows) -> list[tuple[float, ...]]:

@@ -1,9 +1,9 @@
 """Checks of counts for tests: those of a GPU with 132 SMs, or any."""
 
-from pathlib import Path
+from collections.abc import Collection
 
 from advisor.core.gpu import grantable
-from advisor.validity.safe_counts import CheckedCounts, CountCheck, keep_check
+from advisor.validity.safe_counts import CheckedCounts
 
 SAFE_132 = frozenset(
     {8, 10, 12, 14, 16, 22, 30, 32, 34, 62, 64, 66, 70, 118, 120, 122, 124, 126, 128, 130, 132}
@@ -20,32 +20,21 @@ def checked_132(gpu_model: str = "NVIDIA H200") -> CheckedCounts:
 
 def checked_with(
     units_total: int,
-    unsafe: frozenset[int],
+    unsafe: Collection[int],
     *,
-    checked: frozenset[int] | None = None,
+    checked: Collection[int] | None = None,
     gpu_model: str = "NVIDIA H200",
 ) -> CheckedCounts:
-    """A check that found exactly these counts unsafe; all counts were checked unless given."""
+    """A check that found these counts unsafe; all counts were checked unless given."""
     return CheckedCounts(
         gpu_model=gpu_model,
-        units_total=units_total,
-        checked=frozenset(grantable(units_total)) if checked is None else checked,
-        wrong=dict.fromkeys(sorted(unsafe), WRONG),
-    )
-
-
-def write_check(home: Path, found: CheckedCounts) -> None:
-    """Keep a check on a host as `advisor check` does."""
-    check = CountCheck(
-        gpu_model=found.gpu_model,
         gpu_uuid="GPU-1",
-        units_total=found.units_total,
+        units_total=units_total,
         driver="580.00",
         libraries={"torch": "2.0.0"},
-        checked=tuple(sorted(found.checked)),
-        wrong=found.wrong,
+        checked=tuple(sorted(grantable(units_total) if checked is None else checked)),
+        wrong=dict.fromkeys(sorted(unsafe), WRONG),
         operations=WRONG,
         checked_at="2026-11-22T00:00:00+00:00",
         seconds=1.0,
     )
-    keep_check(check, home)

@@ -13,12 +13,13 @@ from made_up_kernel import FAST as FAST_CHANNEL
 from made_up_kernel import record
 from reading import some
 from typer.testing import CliRunner
+from unsafe_counts import checked_with
 
 from advisor.errors import InputError
 from advisor.formats.wire import read
 from advisor.runtime.processes import wait_until
 from advisor.runtime.running_job import leftovers
-from advisor.validity.safe_counts import CountCheck, keep_check
+from advisor.validity.safe_counts import keep_check
 from advisor.validity.sensor_record import PowerChannel, keep_record
 from advisor.wire.power import KernelReport
 from advisor_cli.app import app
@@ -214,21 +215,7 @@ def test_operation_that_fails_is_named_and_leaves_nothing(
 
 def test_unsafe_count_is_refused(host: FakeHost) -> None:
     know_sensor(host, FASTER)
-    keep_check(
-        CountCheck(
-            gpu_model="Fake H200",
-            gpu_uuid=UUID,
-            units_total=132,
-            driver="580.00.00",
-            libraries={"torch": "2.0.0"},
-            checked=(66, 92),
-            wrong={92: ("matmul bf16",)},
-            operations=("matmul bf16",),
-            checked_at="2026-11-23T00:00:00Z",
-            seconds=1.0,
-        ),
-        host.folder / "home",
-    )
+    keep_check(checked_with(132, {92}, gpu_model="Fake H200"), host.folder / "home")
     assert "92" in refused(host, *COMMAND, "--units", "92", code=12)
 
 

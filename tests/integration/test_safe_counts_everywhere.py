@@ -13,9 +13,10 @@ from host import FakeHost
 from in_process import running
 from launch_server import launch_server, make_tokens
 from launched import no_leftovers
-from unsafe_counts import UNSAFE_132, checked_132, write_check
+from unsafe_counts import UNSAFE_132, checked_132
 
 from advisor.core.gpu import units_for_percent
+from advisor.validity.safe_counts import keep_check
 from advisor_data import known as count_checks
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a user who has checked the GPU that the bundled profiles are of."""
     # What comes with the package would say something of every GPU of these tests.
     monkeypatch.setattr(count_checks, "bundled_checks", list)
-    write_check(tmp_path / "home", checked_132())
+    keep_check(checked_132(), tmp_path / "home")
     return tmp_path / "home"
 
 
@@ -108,7 +109,7 @@ def h200(fake_libraries: Path) -> Iterator[FakeHost]:
         (host.folder / "nvml" / "gpu0" / "name").write_text("NVIDIA H200")
         for name in ("triad", "gemm", "one"):
             host.write_job(name)
-        write_check(host.folder / "home", checked_132())
+        keep_check(checked_132(), host.folder / "home")
         with no_leftovers(host):
             yield host
 

@@ -1,15 +1,31 @@
 """The service as a real process: what it tells, who may ask, how it starts and ends."""
 
+import grp
+import json
+import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from raw_server import RawServer, raw_server
+from forked import Forked, run_forked, start_forked
+from raw_server import JSON, RawServer, environment, raw_server
+from reading import some
+from waiting import PATIENCE_S
 
+from advisor.client import ApiError, Client
 from advisor.runtime.processes import wait_until
+from advisor.settings import read_settings
 from advisor_api.routes.pages import CONTRACT, PAGES
+from advisor_api.server import Systemd
 
 HOST = b"Host: localhost\r\n"
 
@@ -95,3 +111,242 @@ def _refuses(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+# `advisor serve --socket`: the kernel says who asks, so this user needs no token.
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def _served(folder: Path, *options: str) -> Generator[tuple[Path, Forked]]:
+    path = folder / "advisor.sock"
+    words = ("serve", "--socket", str(path), *options)
+    with (
+        Path(os.devnull).open("w") as errors,
+        start_forked(words, environment(folder / "home"), errors=errors) as process,
+    ):
+        try:
+            assert some(process.stdout).readline().startswith(f"advisor listens on unix:{path}")
+            yield path, process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short enough for the path of a socket, and open to others of this host."""
+    with tempfile.TemporaryDirectory(prefix="adv", dir="/var/tmp") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.mark.slow
+def test_this_user_may_do_everything_without_a_token(folder: Path) -> None:
+    """It is written down by the number of the user; the socket goes with the service.
+
+    With a token it may do what the token allows, and no more.
+    """
+    with _served(folder) as (path, process):
+        with Client(f"unix:{path}") as client:
+            assert client.jobs()
+            with pytest.raises(ApiError, match="no points of gemm"):
+                client.delete_profile("gemm")
+            entries = client.audit(limit=1)
+        assert {(e.who, e.client) for e in entries} == {(f"uid:{os.geteuid()}",) * 2}
+        words = ("tokens", "create", "reader", "--scope", "read", "--json")
+        made = run_forked(words, environment(folder / "home"), folder)
+        with Client(f"unix:{path}", json.loads(made.stdout)["secret"]) as reader:
+            assert reader.jobs()
+            with pytest.raises(ApiError, match="scope admin"):
+                reader.audit()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_needs_a_token_or_the_group(folder: Path) -> None:
+    """A stranger of the host is nobody; a member of the group may read, write and launch."""
+    name = grp.getgrgid(NOBODY).gr_name
+    with _served(folder) as (path, _):
+        assert _as_nobody(path, "GET", "/v1/jobs?limit=1") == 401
+        assert _as_nobody(path, "GET", "/healthz") == 200
+    with _served(folder, "--socket-group", name) as (path, _):
+        assert _as_nobody(path, "GET", "/v1/jobs?limit=1") == 200
+        assert _as_nobody(path, "DELETE", "/v1/profiles/gemm") == 404
+        assert _as_nobody(path, "GET", "/v1/audit") == 403
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--socket", "s", "--socket-group", "no-such-group"], "no group no-such-group"),
+        (["--socket-group", "root"], "--socket PATH"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(folder: Path, options: list[str], told: str) -> None:
+    done = run_forked(("serve", *options), environment(folder / "home"), folder)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
+def _as_nobody(path: Path, method: str, target: str) -> int:
+    if not (curl := shutil.which("curl")):
+        pytest.skip("needs curl")
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    command = [*user, curl, "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}"]
+    command += ["-X", method, "--unix-socket", str(path), f"http://localhost{target}"]
+    return int(subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=20).stdout)
+
+
+# What the service tells systemd, on a real datagram socket as systemd has one.
+
+
+WATCHDOG_S = 0.8
+
+
+SERVICE = """
+import signal, time
+from advisor_cli.app import app
+
+# Python runs it in the thread of the event loop; all others go on.
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep(3))
+app(["serve", "--port", "0"])
+"""
+
+
+@pytest.fixture
+def manager() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.settimeout(PATIENCE_S)
+        yield listener
+
+
+@contextmanager
+def service(folder: Path, address: str) -> Generator[subprocess.Popen[bytes]]:
+    more = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": str(int(1e6 * WATCHDOG_S))}
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVICE],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(folder / "home") | more,
+        cwd=folder,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_service_says_ready_and_pings_until_it_stops(
+    manager: socket.socket, tmp_path: Path
+) -> None:
+    """READY once it listens, more pings than systemd needs, and STOPPING at once.
+
+    While its event loop stands still its other threads do not speak for it.
+    """
+    # An address that is no file; the tests below have files.
+    name = f"advisor-test-{os.getpid()}"
+    manager.bind(f"\0{name}")
+    with service(tmp_path, f"@{name}") as process:
+        assert manager.recv(4096).startswith(b"READY=1\nSTATUS=listens on http://127.0.0.1:")
+        assert {manager.recv(4096) for _ in range(6)} == {b"WATCHDOG=1"}
+        process.send_signal(signal.SIGUSR1)
+        manager.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            assert not [manager.recv(4096) for _ in range(100)]
+        manager.settimeout(PATIENCE_S)
+        assert manager.recv(4096) == b"WATCHDOG=1"
+        process.send_signal(signal.SIGTERM)
+        assert wait_until(lambda: manager.recv(4096).startswith(b"STOPPING=1"), PATIENCE_S)
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_ping_for_another_process_is_not_sent(manager: socket.socket, tmp_path: Path) -> None:
+    """WATCHDOG_PID names whom systemd watches; without a watchdog nobody pings at all."""
+    manager.bind(str(tmp_path / "notify"))
+    base = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000"}
+    Systemd({**base, "WATCHDOG_PID": "1"}).turn()
+    Systemd({"NOTIFY_SOCKET": base["NOTIFY_SOCKET"]}).turn()
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(4096)
+    Systemd({**base, "WATCHDOG_PID": str(os.getpid())}).turn()
+    assert manager.recv(4096) == b"WATCHDOG=1"
+
+
+def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
+    for address in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone")}):
+        told = Systemd({**address, "WATCHDOG_USEC": "1000"})
+        told.ready("listens")
+        told.turn()
+        told.stopping()
+    assert not list(tmp_path.iterdir())
+
+
+def test_jobs_do_not_speak_for_the_service() -> None:
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    settings = read_settings(dict.fromkeys(names, "1") | {"HOME": "/home/someone"})
+    assert not {*names} & {*settings.job_environment()}
+
+
+# What one body may cost the service: its length, its keys, and the list of its faults.
+
+
+RECOMMEND, PLACE, POINTS = "/v1/recommendations", "/v1/placements", "/v1/points"
+
+
+SHORT, LONG = 64 * 1024, 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def writer(served: RawServer) -> dict[str, str]:
+    with served.state() as state:
+        return {**JSON, "Authorization": f"Bearer {state.make_token('all', ('admin',))[1]}"}
+
+
+def _keys(count: int, value: Any = 0) -> dict[str, Any]:
+    return {f"k{number}": value for number in range(count)}
+
+
+def _body(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+PAIR = {"jobs": [{"job": "gemm"}, {"job": "triad"}]}
+
+
+# Values are made by the tests, not by every process that collects this file.
+DEAR: dict[str, tuple[str, Callable[[], Any]]] = {
+    "counts of jobs": (PLACE, lambda: {"gpus": 1, "jobs": [_keys(110_000)]}),
+    "speeds": (RECOMMEND, lambda: {"jobs": [_keys(90_000, "x")]}),
+    "unknown fields": (RECOMMEND, lambda: _keys(95_000)),
+    "a short list of names": (PLACE, lambda: {"gpus": 1, "jobs": [0] * 32_000}),
+    "unknown fields of one request": (f"{RECOMMEND}/batch", lambda: {"requests": [_keys(90_000)]}),
+    "unknown columns of one row": (POINTS, lambda: {"points": [_keys(90_000)]}),
+    "unknown columns of all rows": (POINTS, lambda: {"points": [_keys(90)] * 1000}),
+    "rows without end": (POINTS, lambda: {"points": [0] * 500_000}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DEAR)
+def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str], kind: str) -> None:
+    """However many faults a body has, it takes little of the service's time, and few are named."""
+    path, value = DEAR[kind]
+    body = _body(value())
+    before_s = _cpu_s(served.process.pid)
+    answer = served.ask("POST", path, body, writer)
+    assert answer.status in (413, 422)
+    assert len(answer.body) < 2000
+    # CPU time, which is the same beside whatever else runs; listing all faults took half a second.
+    assert _cpu_s(served.process.pid) - before_s < 0.25
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

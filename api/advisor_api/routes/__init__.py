@@ -1,1 +1,1 @@
-"""One module per resource; each has a `router` and no logic."""
+"""Routes of version 1, and the pages that ask them; no logic."""

@@ -10,9 +10,8 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_cli.console import plain_console, plain_table
+from advisor_cli.console import as_json_text, plain_console, plain_table, say, say_lines
 from advisor_cli.progress import progress
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.registry import Registry
 from advisor_training.evaluation import (
     Evaluation,

@@ -10,9 +10,16 @@ from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wire.lists import Champion, ModelRow
-from advisor_cli.console import Columns, plain_table, print_table, table_of
+from advisor_cli.console import (
+    Columns,
+    as_json_text,
+    plain_table,
+    print_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_models.manifest import BUNDLED_NAME, MANIFEST, Manifest, read_manifest
 from advisor_models.registry import Registry, model_details, model_list, model_rows
 

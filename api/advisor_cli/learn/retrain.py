@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from advisor.core.wording import count_of
@@ -15,9 +16,9 @@ from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_advice.profiles import begun_store
+from advisor_cli.console import as_json_text, say_lines
 from advisor_cli.options import AsJson, WithLaunches
 from advisor_cli.progress import progress
-from advisor_cli.say import as_json_text, say_lines
 from advisor_training.learners import OnFold
 from advisor_training.retrain import (
     KEPT_VERSIONS,
@@ -76,7 +77,62 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         fix="give another file with --metrics; the run itself came to its end",
     ):
         # At once, since a collector may read it at any moment.
-        replace_file(path, "\n".join([*_metric_lines(report), ""]).encode(), PUBLIC_FILE)
+        replace_file(path, generate_latest(_metrics(report)), PUBLIC_FILE)
+
+
+def _metrics(report: RetrainReport) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    by_reason = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in report.left_out}
+    families: tuple[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]], ...] = (
+        (
+            "last_success_timestamp_seconds",
+            "When it last came to its end",
+            (),
+            {(): datetime.fromisoformat(report.at).timestamp()},
+        ),
+        (
+            "outcome",
+            "1 for how it ended",
+            ("outcome",),
+            {(name,): name == report.outcome for name in OUTCOMES},
+        ),
+        ("champion_info", "1 for the model in use", ("version",), {(report.champion,): 1}),
+        ("new_points", "Points not learned yet", (), {(): report.new_points}),
+        (
+            "left_out_points",
+            "New points that were left out",
+            ("reason",),
+            {(name,): count for name, count in by_reason.items()},
+        ),
+        (
+            "left_out_launches",
+            "Launches that teach nothing",
+            ("reason",),
+            {(one.reason,): one.points for one in report.launches_left_out},
+        ),
+        *(
+            (f"{figure}_percent", f"Mean {figure}, jobs unseen", ("group", "model"), values)
+            for figure in ("error", "regret")
+            if (values := _of(report, figure))
+        ),
+    )
+    for name, text, labels, values in families:
+        gauge = Gauge(f"advisor_retrain_{name}", text, labels, registry=registry)
+        for words, value in values.items():
+            (gauge.labels(*words) if words else gauge).set(value)
+    return registry
+
+
+def _of(report: RetrainReport, figure: str) -> dict[tuple[str, ...], float]:
+    return {
+        (one.group, model): value
+        for one in report.compared
+        if one.figure == figure
+        for model, value in (
+            ("champion", one.champion_percent),
+            ("challenger", one.challenger_percent),
+        )
+    }
 
 
 def _to_json(report: RetrainReport) -> dict[str, object]:
@@ -115,65 +171,3 @@ def _progress() -> Generator[OnStage]:
             )
 
         yield on_stage
-
-
-def _metric_lines(report: RetrainReport) -> Iterator[str]:
-    promoted, left_out = report.champion, report.left_out
-    by_reason = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in left_out}
-    launches = {one.reason: one.points for one in report.launches_left_out}
-    families: tuple[tuple[str, str, Mapping[str, float]], ...] = (
-        (
-            "last_success_timestamp_seconds",
-            "When it last came to its end",
-            {"": datetime.fromisoformat(report.at).timestamp()},
-        ),
-        (
-            "outcome",
-            "1 for how it ended",
-            {_label("outcome", name): float(name == report.outcome) for name in OUTCOMES},
-        ),
-        ("champion_info", "1 for the model in use", {_label("version", promoted): 1.0}),
-        ("new_points", "Points not learned yet", {"": float(report.new_points)}),
-        (
-            "left_out_points",
-            "New points that were left out",
-            {_label("reason", name): float(count) for name, count in by_reason.items()},
-        ),
-        (
-            "left_out_launches",
-            "Launches that teach nothing",
-            {_label("reason", name): count for name, count in launches.items()},
-        ),
-        *(
-            (f"{figure}_percent", f"Mean {figure}, jobs unseen", _of(report, figure))
-            for figure in ("error", "regret")
-        ),
-    )
-    for one in families:
-        yield from _family(*one)
-
-
-def _of(report: RetrainReport, figure: str) -> dict[str, float]:
-    return {
-        _label("group", one.group, model=model): value
-        for one in report.compared
-        if one.figure == figure
-        for model, value in (
-            ("champion", one.champion_percent),
-            ("challenger", one.challenger_percent),
-        )
-    }
-
-
-def _label(name: str, value: str, **more: str) -> str:
-    labels = {name: value, **more}
-    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-    parts = (f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
-    return "{" + ",".join(parts) + "}"
-
-
-def _family(name: str, help_: str, samples: Mapping[str, float]) -> Iterator[str]:
-    if samples:
-        yield f"# HELP advisor_retrain_{name} {help_}"
-        yield f"# TYPE advisor_retrain_{name} gauge"
-    yield from (f"advisor_retrain_{name}{labels} {value!r}" for labels, value in samples.items())

@@ -15,12 +15,11 @@ from advisor.files import open_home
 from advisor.formats.job_file import find_job
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
-from advisor.validity.safe_counts import CHECKS, CountCheck, check_for, keep_check
-from advisor_cli.console import plain_console
+from advisor.validity.safe_counts import CHECKS, CheckedCounts, check_for, keep_check
+from advisor_cli.console import as_json_text, plain_console, say_lines
 from advisor_cli.measure.profile_here import numbers
 from advisor_cli.measure.testbeds import open_testbed, stoppable
 from advisor_cli.options import AsJson
-from advisor_cli.say import as_json_text, say_lines
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
@@ -205,7 +204,7 @@ def _kept(
     settings: Settings,
     fresh: bool,
     console: Console,
-) -> CountCheck | None:
+) -> CheckedCounts | None:
     """What an earlier check found and still holds."""
     kept = check_for(gpu.model, CHECKS.read(settings.home))
     if kept is None:
@@ -222,7 +221,7 @@ def _run(
     gpu: str,
     wanted: Sequence[int],
     python: str,
-    kept: CountCheck | None,
+    kept: CheckedCounts | None,
     settings: Settings,
     console: Console,
 ) -> CheckOutcome:

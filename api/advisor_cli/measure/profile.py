@@ -14,11 +14,10 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
-from advisor_cli.console import plain_console, show_chart
+from advisor_cli.console import as_json_text, plain_console, say, show_chart
 from advisor_cli.measure.profile_here import ProfileRequest, measure, named_job
 from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of, stoppable
 from advisor_cli.options import AsJson, grouped
-from advisor_cli.say import as_json_text, say
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import SweepResult
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere

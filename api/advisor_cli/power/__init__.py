@@ -20,7 +20,7 @@ _COMMANDS = {
 
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
-    module = "input" if name in ("tensor", "train") else name
+    module = {"tensor": "input", "train": "input", "sensor": "kernel"}.get(name, name)
     function = "input_power" if name == "input" else name
     return imported(f"advisor_cli.power.{module}", name, function)
 

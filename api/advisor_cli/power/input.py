@@ -14,11 +14,18 @@ from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
-from advisor_cli.console import Columns, plain_console, print_table, table_of
+from advisor_cli.console import (
+    Columns,
+    as_json_text,
+    plain_console,
+    print_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
-from advisor_cli.say import as_json_text, say, say_lines
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands

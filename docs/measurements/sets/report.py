@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rows import Campaign, campaigns
 
-from advisor.core.records import HEAT
-from advisor_profiling.campaign.plan import filling_jobs
+from advisor.core.records import FILLS_PERCENT, HEAT
 from advisor_profiling.reports import SetResult, set_results, set_table, sharing_text
 
 
@@ -48,7 +47,9 @@ def main() -> None:
 
 def rows_of(campaign: Campaign) -> list[Row]:
     """The sets of a campaign all of whose jobs were measured alone, too."""
-    filling = filling_jobs(campaign.alone, campaign.gpu_model)
+    whole = sorted(campaign.alone, key=lambda p: (p.share_percent, p.started_at))
+    active = {p.job: p.sm_active_percent for p in whole if p.sm_active_percent is not None}
+    filling = {job for job, percent in active.items() if percent >= FILLS_PERCENT}
     cool = [point for point in campaign.sets if HEAT not in point.flags]
     return [
         Row(result, sum(part.job in filling for part in result.parts), campaign.gpu_model)

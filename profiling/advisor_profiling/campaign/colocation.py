@@ -10,7 +10,7 @@ from advisor.core.job import Job
 from advisor.core.records import PairPoint, Point, SoloPoint, grouped
 from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
-from advisor.validity.points import with_pair_flags, with_solo_flags
+from advisor.validity.points import with_solo_flags
 from advisor_data import Store
 from advisor_profiling.campaign.campaign import (
     Block,
@@ -192,13 +192,10 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
 
 
 def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
-    store, model = campaign.store, testbed.gpu.model
-    pairs, solo = store.pair_points(gpu_model=model), store.solo_points(gpu_model=model)
-    pairs += [p for p in campaign.known if isinstance(p, PairPoint)]
+    solo = campaign.store.solo_points(gpu_model=testbed.gpu.model)
     solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
-    alone = with_solo_flags(solo)
-    earlier, counts = with_pair_flags(pairs, alone), campaign.counts(testbed.gpu)
-    work = expand(campaign.plan, testbed.gpu, campaign.jobs, earlier, alone, counts)
+    alone, counts = with_solo_flags(solo), campaign.counts(testbed.gpu)
+    work = expand(campaign.plan, testbed.gpu, campaign.jobs, alone, counts)
     for note in work.notes:
         campaign.reporter.phase(note)
     _tell(campaign, work.skipped)

@@ -16,23 +16,20 @@ import hashlib
 import itertools
 import random
 import re
-import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units, quantum
+from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
 from advisor.core.job import Job
 from advisor.core.records import (
     CPU_BOUND,
     DOUBTFUL,
-    FILLS_PERCENT,
     Measured,
-    PairPoint,
     SoloPoint,
     grouped,
 )
@@ -58,7 +55,6 @@ from advisor.validity.safe_counts import (
     check_split,
     safe_solo_shares,
     safe_splits,
-    unsafe_texts,
 )
 from advisor_data.known import checked_counts
 from advisor_profiling.window import Target, pair, together
@@ -96,32 +92,14 @@ class UnitSplit:
                 fix=f"{self.first}+{total - self.first} units" if self.first < total else "",
             )
         try:
-            return _on_units(self.first, gpu)
+            return split_of_units((self.first, self.second), total, gpu.vendor)
         except InputError as error:
             raise InputError(
                 f"{self.where}: {self}: {error.what}", why=error.why, fix=error.fix
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class AroundBest:
-    """Counts in steps of the GPU's quantum, up to `units` away from the best one so far."""
-
-    units: int
-
-    def __str__(self) -> str:
-        return f"around-best {self.units}"
-
-    def on(self, gpu: Gpu, best: int) -> tuple[Split, ...]:
-        """The splits in percent of `gpu`; at the best one the first job has `best` units."""
-        total = units_of(gpu)
-        step = quantum(total, gpu.vendor)
-        grid = range(best % step, total, step)
-        near = [count for count in grid if abs(count - best) <= self.units]
-        return tuple(_on_units(count, gpu) for count in near if _grantable(count, gpu))
-
-
-SplitRequest = Split | UnitSplit | AroundBest
+SplitRequest = Split | UnitSplit
 
 _WORDS: dict[str, tuple[Split, ...]] = {
     "nine": NINE,
@@ -129,7 +107,7 @@ _WORDS: dict[str, tuple[Split, ...]] = {
     "time-sliced": (TIME_SLICED,),
 }
 
-_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent), 66+66 units or around-best 8 (units)"
+_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units"
 
 
 def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
@@ -144,11 +122,7 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
         return (_percentages(text, where),)
     if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(found[1]), int(found[2]), where),)
-    found = re.fullmatch(r"around-best (\d{1,6})", text)
-    # With fewer units it would be the best split alone.
-    if found and int(found[1]) >= 2:
-        return (AroundBest(int(found[1])),)
-    near = difflib.get_close_matches(text, [*_WORDS, "around-best 8"], n=1)
+    near = difflib.get_close_matches(text, _WORDS, n=1)
     raise InputError(
         f"{where}: expected {_EXPECTED}, got {text!r}",
         fix=f"the nearest is {near[0]}" if near else "",
@@ -178,16 +152,6 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def _on_units(first: int, gpu: Gpu) -> Split:
-    """`first` units for one job, all others for the other.
-
-    Raises:
-        InputError: the GPU cannot grant these counts.
-    """
-    total = units_of(gpu)
-    return split_of_units((first, total - first), total, gpu.vendor)
-
-
 def units_of(gpu: Gpu) -> int:
     """Units of the whole GPU.
 
@@ -201,48 +165,6 @@ def units_of(gpu: Gpu) -> int:
     return gpu.units_total
 
 
-def best_units(
-    names: tuple[str, str], pairs: Sequence[PairPoint], solo: Sequence[SoloPoint], gpu: Gpu
-) -> int | str:
-    """Units of the first job at the best measured split of a pair, or why it is not known.
-
-    The points are of that GPU model.
-    """
-    a, b = sorted(names)
-    alone_a, alone_b = _solo_rate(a, solo), _solo_rate(b, solo)
-    if not alone_a or not alone_b:
-        return f"{b if alone_a else a} has no solo point at 100 % on {gpu.model}"
-    total = units_of(gpu)
-    known = [
-        (worth, units)
-        for point in pairs
-        if point.jobs == (a, b)
-        and point.mode in {"mps", "cu_mask"}
-        and (units := point.parts[0].units) is not None
-        and (other := point.parts[1].units) is not None
-        and units + other <= total
-        and (worth := _worth(point, alone_a, alone_b)) is not None
-    ]
-    if not known:
-        return f"no other run has measured a split of the pair on {gpu.model}"
-    units_a = max(known)[1]
-    return units_a if names[0] == a else total - units_a
-
-
-def _solo_rate(job: str, solo: Iterable[SoloPoint]) -> float | None:
-    rates = [p.rate for p in solo if p.job == job and p.share_percent == WHOLE]
-    return statistics.fmean(rates) if rates else None
-
-
-def _worth(point: PairPoint, alone_a: float, alone_b: float) -> float | None:
-    """Sum of relative speeds per watt; None where a reading is missing."""
-    rates = [part.rate for part in point.parts]
-    if None in rates or not point.power_w:
-        return None
-    alone = zip(rates, (alone_a, alone_b), strict=True)
-    return sum((rate or 0.0) / solo for rate, solo in alone) / point.power_w
-
-
 def _percentages(text: str, where: str) -> Split:
     """Shares of two jobs: plans measure pairs."""
     why, fix = "a plan measures two jobs at a time", ""
@@ -252,22 +174,6 @@ def _percentages(text: str, where: str) -> Split:
     except InputError as error:
         why, fix = error.why, error.fix if error.why else ""
     raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}", why=why, fix=fix)
-
-
-def _grantable(first: int, gpu: Gpu) -> bool:
-    try:
-        _on_units(first, gpu)
-    except InputError:
-        return False
-    return True
-
-
-LIMITS = (Share(26.0), Share(50.0), Share(90.0))
-"""For a job that fills the card: 34, 66 and 118 SMs of 132, where libraries computed right results
-on H100 and H200 (docs/check.md)."""
-
-_SMALL, _BIG = 7, 3
-"""Jobs of each kind that are drawn for a round, so that few processes are started."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -282,14 +188,6 @@ class Member:
 
 
 JobSet = tuple[Member, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnSets:
-    """So many sets, drawn by chance: the same ones for the same jobs and seed."""
-
-    count: int
-    seed: int = 1
 
 
 def read_set(text: str, where: str) -> JobSet:
@@ -316,89 +214,6 @@ def read_set(text: str, where: str) -> JobSet:
 def write_set(members: JobSet) -> str:
     """The text that `read_set` reads as this set."""
     return "+".join(map(str, members))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How many jobs of each kind a set has; alike: they are copies of one job."""
-
-    small: int = 0
-    big: int = 0
-    alike: bool = False
-
-
-_ROUND = (
-    _Shape(small=3), _Shape(small=1, big=1), _Shape(small=2, alike=True), _Shape(small=5),
-    _Shape(small=2, big=1), _Shape(small=4), _Shape(small=3, alike=True), _Shape(small=3, big=1),
-    _Shape(small=7), _Shape(big=2), _Shape(small=2), _Shape(small=4, big=1),
-    _Shape(small=5, alike=True), _Shape(small=6), _Shape(small=1, big=1), _Shape(small=3),
-    _Shape(small=2, alike=True), _Shape(small=5), _Shape(small=2, big=1), _Shape(small=1, big=2),
-    _Shape(small=3, alike=True),
-)  # fmt: skip
-"""27 sets, since those with one big job come without and with a limit for it; the first ones of a
-round are of every kind."""
-
-
-def draw(
-    wanted: DrawnSets,
-    kinds: Mapping[str, Hashable],
-    filling: Collection[str],
-    limits: Callable[[str], Sequence[float]],
-) -> list[JobSet]:
-    """Sets of every size and kind, each once; fewer where the jobs make fewer.
-
-    A round has jobs of as many kinds as it can, and each job is in about equally many rounds.
-
-    Args:
-        wanted: How many, by which seed.
-        kinds: The jobs, each with a kind; those that resemble each other have the same.
-        filling: Those that fill the GPU, and maybe others; the rest leaves most of it idle.
-        limits: The limits in percent that a job that fills it may be given; empty: it has none.
-    """
-    chance, found = random.Random(wanted.seed), dict[JobSet, None]()
-    small = {job: kind for job, kind in kinds.items() if job not in filling}
-    big = {job: kind for job, kind in kinds.items() if job in filling}
-    rounds = zip(_hands(small, _SMALL, chance), _hands(big, _BIG, chance), strict=True)
-    for few, some in itertools.islice(rounds, wanted.count):
-        for number, shape in enumerate(_ROUND):
-            found |= dict.fromkeys(_drawn(shape, number, few, some, limits, chance))
-        if len(found) >= wanted.count:
-            break
-    return list(found)[: wanted.count]
-
-
-def _hands(kinds: Mapping[str, Hashable], most: int, chance: random.Random) -> Iterator[list[str]]:
-    """The jobs of each round: of unlike kinds, and of those the ones that were drawn least."""
-    drawn = Counter[str]()
-    while True:
-        hand = list[str]()
-        left = chance.sample(sorted(kinds), len(kinds))
-        while left and len(hand) < most:
-            taken = Counter(kinds[job] for job in hand)
-            hand.append(min(left, key=lambda job: (taken[kinds[job]], drawn[job])))
-            left.remove(hand[-1])
-        drawn.update(hand)
-        yield hand
-
-
-def _drawn(
-    shape: _Shape, number: int, small: Sequence[str], big: Sequence[str],
-    limits: Callable[[str], Sequence[float]], chance: random.Random,
-) -> Iterator[JobSet]:  # fmt: skip
-    """The sets of a shape, the `number`-th of its round; none where there are too few jobs."""
-    if shape.alike:
-        if small:
-            # Every fourth or so is of copies: of another job each.
-            yield (Member(small[number // 4 % len(small)]),) * shape.small
-        return
-    if shape.small > 2 * len(small) or shape.big > len(big):
-        return
-    # Some of them twice.
-    others = [Member(name) for name in chance.sample([*small, *small], shape.small)]
-    filling = [big[(number + k) % len(big)] for k in range(shape.big)]
-    yield tuple(sorted([*map(Member, filling), *others]))
-    if shape.big == 1 and (choices := limits(filling[0])):
-        yield tuple(sorted([Member(filling[0], chance.choice(choices)), *others]))
 
 
 BoundBy = Literal["compute", "memory", "launch"]
@@ -442,18 +257,6 @@ def kinds_of(points: Iterable[SoloPoint]) -> dict[str, BoundBy]:
         for job, its in grouped(points, lambda point: point.job).items()
     }
     return {job: kind for job, its in most.items() if (kind := kind_of(its)) is not None}
-
-
-def filling_jobs(points: Iterable[SoloPoint], gpu_model: str) -> set[str]:
-    """Jobs that fill the GPU: at their largest share its SMs are active half of the time or more.
-
-    What was measured on that GPU model goes before the same on others; a job of which nothing is
-    known is not among them.
-    """
-    read = [p for p in points if p.sm_active_percent is not None]
-    read.sort(key=lambda p: (p.gpu_model == gpu_model, p.share_percent, p.started_at))
-    newest = {p.job: p.sm_active_percent or 0.0 for p in read}
-    return {job for job, active in newest.items() if active >= FILLS_PERCENT}
 
 
 def all_pairs(jobs: Iterable[str], *, selves: bool = True) -> list[PairNames]:
@@ -582,31 +385,26 @@ def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> Non
         check_share(share.percent, safety)
 
 
-def _splits_to_measure(
-    requested: SplitRequest, splits: Sequence[Split], nominal: bool, jobs: tuple[Job, Job],
-    safety: tuple[Safety, Safety],
-) -> Iterator[Split]:  # fmt: skip
-    """The splits at which a pair is measured, of those that a `requested` one means on the GPU.
+def _split_to_measure(
+    split: Split, nominal: bool, jobs: tuple[Job, Job], safety: tuple[Safety, Safety]
+) -> Split | None:
+    """The split at which a pair is measured; one of `nine` is moved to the nearest safe one.
 
-    Those of `nine` are moved to the nearest safe ones, and of `around-best` unsafe ones left out.
+    Returns:
+        None where there is no safe one.
 
     Raises:
         UnsafeCountError: a split that was asked for is at an unsafe count, where nothing would
             judge the results.
     """
+    if not split.is_limited:
+        return split
     mirrored = jobs[0].name > jobs[1].name
+    if nominal:
+        return safe_splits([split], safety, mirrored=mirrored)[0]
     judged = [s if job.results is None else Safety() for job, s in zip(jobs, safety, strict=True)]
-    for split in splits:
-        if not split.is_limited:
-            yield split
-        elif nominal:
-            yield from filter(None, safe_splits([split], safety, mirrored=mirrored))
-        elif isinstance(requested, AroundBest):
-            if not unsafe_texts(*zip(split.shares, safety, strict=True)):
-                yield split
-        else:
-            check_split(split, judged, mirrored=mirrored)
-            yield split
+    check_split(split, judged, mirrored=mirrored)
+    return split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -619,8 +417,8 @@ class PlanEntry:
         among: Names of jobs of which every pair is meant, or all jobs there are.
         selves: `among` means each job next to itself as well.
         sample: How many pairs of `among` are drawn; None: all.
-        sets: Sets of jobs with their own limits, or how many of them are drawn of `among`; those
-            without a limit are measured at the splits, which are words.
+        sets: Sets of jobs with their own limits; those without a limit are measured at the splits,
+            which are words.
         repeats: Windows for each pair or set, and split.
     """
 
@@ -629,13 +427,8 @@ class PlanEntry:
     among: tuple[str, ...] | Literal["all"] = ()
     selves: bool = True
     sample: int | None = None
-    sets: tuple[JobSet, ...] | DrawnSets = ()
+    sets: tuple[JobSet, ...] = ()
     repeats: int = 1
-
-    @property
-    def named_sets(self) -> tuple[JobSet, ...]:
-        """Those that are not drawn."""
-        return () if isinstance(self.sets, DrawnSets) else self.sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,7 +448,7 @@ class Plan:
         """Names of the jobs that it is about, of all that there are."""
         chosen = (known if entry.among == "all" else entry.among for entry in self.entries)
         paired = (name for entry in self.entries for names in entry.pairs for name in names)
-        in_sets = (m.job for entry in self.entries for members in entry.named_sets for m in members)
+        in_sets = (m.job for entry in self.entries for members in entry.sets for m in members)
         return {*itertools.chain.from_iterable(chosen), *paired, *in_sets}
 
     @property
@@ -666,9 +459,7 @@ class Plan:
     @property
     def most_jobs(self) -> int:
         """Of one window."""
-        if any(isinstance(entry.sets, DrawnSets) for entry in self.entries):
-            return MOST_JOBS
-        return max((len(s) for entry in self.entries for s in entry.named_sets), default=2)
+        return max((len(s) for entry in self.entries for s in entry.sets), default=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -699,7 +490,6 @@ def expand(
     plan: Plan,
     gpu: Gpu,
     jobs: Mapping[str, Job],
-    earlier: Sequence[PairPoint],
     solo: Sequence[SoloPoint],
     counts: CountRules = ANY_COUNT,
 ) -> PlannedWindows:
@@ -708,14 +498,14 @@ def expand(
     Points of the plan's own run, of other GPU models and doubtful ones are not looked at; so what a
     plan means does not change while it is carried out.
 
-    The GPU's `units_total` must be known where the plan counts units. Earlier pairs are for
-    `around-best`; solo points for that, for the memory of a pair and the kinds of a sample.
+    The GPU's `units_total` must be known where the plan counts units. Solo points are for the
+    memory of a pair and the kinds of a sample.
 
     Raises:
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
         UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    past = _Past(plan.name, gpu, earlier, solo, counts)
+    past = _Past(plan.name, gpu, solo, counts)
     found = dict.fromkeys(_windows(plan, jobs, past))
     windows = [window for window in found if isinstance(window, tuple)]
     return PlannedWindows(
@@ -737,7 +527,6 @@ class _Past:
         self,
         run: str,
         gpu: Gpu,
-        earlier: Iterable[PairPoint],
         solo: Sequence[SoloPoint],
         counts: CountRules,
     ) -> None:
@@ -746,10 +535,8 @@ class _Past:
             return good and point.gpu_model == gpu.model and point.run != run
 
         self._gpu = gpu
-        self._pairs = [point for point in earlier if usable(point)]
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
-        self.filling = filling_jobs((p for p in solo if p.run != run), gpu.model)
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
     @property
@@ -770,18 +557,9 @@ class _Past:
             f"({100 * MEMORY_PART:g} % of {self._gpu.model})"
         )
 
-    def splits(self, requested: SplitRequest, names: PairNames) -> tuple[Split, ...] | Skipped:
-        """The splits that a pair is wished at; the first share is for the first name."""
-        match requested:
-            case Split():
-                return (requested,)
-            case UnitSplit():
-                return (requested.on(self._gpu),)
-            case AroundBest():
-                best = best_units(names, self._pairs, self._solo, self._gpu)
-                if isinstance(best, str):
-                    return Skipped(names, f"{requested}: {best}")
-                return requested.on(self._gpu, best)
+    def split(self, requested: SplitRequest) -> Split:
+        """The split in percent of the GPU; the first share is for the first name."""
+        return requested if isinstance(requested, Split) else requested.on(self._gpu)
 
     def _needs_mib(self, job: Job) -> float | None:
         used = [
@@ -810,12 +588,10 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for text in (avoided_texts(NINE, names, safety) if nominal else ())
             )
             for requested in entry.splits:
-                splits = past.splits(requested, names)
-                if isinstance(splits, Skipped):
-                    yield splits
+                split = _split_to_measure(past.split(requested), requested in nominal, both, safety)
+                if split is None:
                     continue
-                used = _splits_to_measure(requested, splits, requested in nominal, both, safety)
-                for split, repeat in itertools.product(used, range(entry.repeats)):
+                for repeat in range(entry.repeats):
                     shares, apart = tuple(map(Share, split.shares)), past.masks and split.is_limited
                     target = pair(first, shares[0], second, shares[1], repeat, two_ends=apart)
                     yield target, split == TIME_SLICED
@@ -825,7 +601,7 @@ def _set_windows(
     entry: PlanEntry, jobs: Mapping[str, Job], past: _Past
 ) -> Iterator[_Window | Skipped]:
     """Sets at the entry's splits; those with limits of their own only under MPS."""
-    for members in _sets(entry, jobs, past):
+    for members in entry.sets:
         parts = [(named(member.job, jobs), Share(member.percent)) for member in members]
         names, limits = tuple(m.job for m in members), [p for p in parts if p[1] != Share(WHOLE)]
         for job, share in limits:
@@ -842,20 +618,6 @@ def _set_windows(
                 (together(parts, repeat), split == TIME_SLICED)
                 for split, repeat in itertools.product(splits, range(entry.repeats))
             )
-
-
-def _sets(entry: PlanEntry, jobs: Mapping[str, Job], past: _Past) -> Sequence[JobSet]:
-    if not isinstance(entry.sets, DrawnSets):
-        return entry.sets
-    chosen = (named(name, jobs) for name in (jobs if entry.among == "all" else entry.among))
-    gated = (job for job in chosen if job.progress.gate)
-    kinds = {job.name: (job.progress.unit, job.offered_rate is not None) for job in gated}
-
-    def limits(name: str) -> list[float]:
-        shares = default_shares(LIMITS, past.safety_of(name))
-        return [share.percent for share in shares] if UNCAPPED in entry.splits else []
-
-    return draw(entry.sets, kinds, past.filling, limits)
 
 
 def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
@@ -904,12 +666,11 @@ def plan_from_options(
     *,
     sample: int | None = None,
     sets: str = "",
-    seed: int | None = None,
 ) -> Plan:
     """The plan that options of the command line describe.
 
     Such as "bert-train,triad" or "all" for `among`, "bert-train+triad,gemm+gemm" for `pairs`,
-    "a+b+c,a+b@50" or "40" for `sets` and "nine,uncapped" for `splits`. Without a name the run has
+    "a+b+c,a+b@50" for `sets` and "nine,uncapped" for `splits`. Without a name the run has
     one that the same options always give.
 
     Raises:
@@ -919,7 +680,9 @@ def plan_from_options(
     named = tuple(_pair_option(text) for text in _words(pairs))
     jobs = "all" if among.strip() == "all" else _words(among)
     if sets.strip():
-        entry = _sets_option(sets, jobs, every, repeats, seed)
+        check_set_splits(every, "--splits")
+        members = tuple(read_set(text, "--sets") for text in _words(sets))
+        entry = PlanEntry(sets=members, splits=every, repeats=repeats)
         return _named(Plan("", (entry,), profiles=True), name, "sets")
     if not every or not (jobs or named):
         raise InputError(
@@ -982,15 +745,12 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
         "sample": read.count,
         "selves": read.flag,
         "sets": lambda field: _read_sets(field, jobs),
-        "seed": read.count,
         "splits": _splits,
         "repeats": read.count,
     }
     values = read.record(field, readers, required=("splits",))
     if "sets" in values:
         return _sets_entry(field, values)
-    if "seed" in values:
-        raise read.entries(field)["seed"].fault("has a meaning only together with sets")
     if ("among" in values) == ("pairs" in values):
         got = "both" if "pairs" in values else "neither"
         raise field.fault(f"expected among or pairs, got {got}")
@@ -1001,22 +761,16 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
 
 
 def _sets_entry(field: read.YamlField, values: dict[str, Any]) -> PlanEntry:
-    """An entry with `sets`, which are named, or drawn of `among` by `seed`."""
-    drawn, keys = isinstance(values["sets"], int), read.entries(field)
-    allowed = {"sets", "splits", "repeats", *(("among", "seed") if drawn else ())}
-    for key in values.keys() - allowed:
-        raise keys[key].fault("has no meaning together with " + ("sets" if drawn else "named sets"))
+    """An entry with `sets`."""
+    keys = read.entries(field)
+    for key in values.keys() - {"sets", "splits", "repeats"}:
+        raise keys[key].fault("has no meaning together with sets")
     check_set_splits(values["splits"], _where(keys["splits"]))
-    if drawn:
-        values["sets"] = DrawnSets(values["sets"], values.pop("seed", 1))
-        values.setdefault("among", "all")
     return PlanEntry(**values)
 
 
-def _read_sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...] | int:
-    if not field.is_list:
-        return read.count(field)
-    items = _items(field, "how many sets, or a list of them such as [a+b+c, a+b@50]")
+def _read_sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...]:
+    items = _items(field, "a list of sets such as [a+b+c, a+b@50]")
     found = tuple(read_set(read.text(item), _where(item)) for item in items)
     for item, members in zip(items, found, strict=True):
         for member in members:
@@ -1081,37 +835,13 @@ def _pair_option(text: str) -> PairNames:
     return names[0], names[1]
 
 
-def _sets_option(
-    sets: str,
-    among: tuple[str, ...] | Literal["all"],
-    splits: tuple[SplitRequest, ...],
-    repeats: int,
-    seed: int | None,
-) -> PlanEntry:
-    check_set_splits(splits, "--splits")
-    if sets.strip().isdecimal():
-        if not (count := int(sets)):
-            raise InputError("--sets 0 are none", fix="draw one or more, such as --sets 40")
-        drawn = DrawnSets(count, 1 if seed is None else seed)
-        return PlanEntry(among=among or "all", sets=drawn, splits=splits, repeats=repeats)
-    if among or seed is not None:
-        raise InputError(
-            "--among and --seed say which sets are drawn",
-            fix="give their number, such as --sets 40, or name sets alone",
-        )
-    named = tuple(read_set(text, "--sets") for text in _words(sets))
-    return PlanEntry(sets=named, splits=splits, repeats=repeats)
-
-
 def _entry_json(entry: PlanEntry) -> dict[str, Any]:
-    drawn = entry.sets if isinstance(entry.sets, DrawnSets) else None
     written = {
         "pairs": [list(names) for names in entry.pairs],
         "among": entry.among if entry.among == "all" else list(entry.among),
         "sample": entry.sample,
         "selves": None if entry.selves else False,
-        "sets": drawn.count if drawn else [write_set(members) for members in entry.named_sets],
-        "seed": drawn and drawn.seed,
+        "sets": [write_set(members) for members in entry.sets],
         "splits": write_splits(entry.splits),
         "repeats": entry.repeats if entry.repeats > 1 else None,
     }

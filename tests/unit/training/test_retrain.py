@@ -380,12 +380,12 @@ def test_metrics(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     group = r'group="GPU model \"X\\Y\""'
     assert {
-        "advisor_retrain_last_success_timestamp_seconds 1769914800.0",
+        "advisor_retrain_last_success_timestamp_seconds 1.7699148e+09",
         'advisor_retrain_outcome{outcome="promoted"} 1.0',
         'advisor_retrain_outcome{outcome="kept"} 0.0',
         'advisor_retrain_champion_info{version="20260201-abc"} 1.0',
         'advisor_retrain_left_out_points{reason="flagged"} 2.0',
-        'advisor_retrain_left_out_launches{reason="launches that failed"} 3',
+        'advisor_retrain_left_out_launches{reason="launches that failed"} 3.0',
         f'advisor_retrain_error_percent{{{group},model="challenger"}} 6.0',
     } <= set(lines)
     reasons = [line for line in lines if line.startswith("advisor_retrain_left_out_points{")]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_rows import solo_points
 from store_points import any_observation
-from unsafe_counts import checked_with, write_check
+from unsafe_counts import checked_with
 
 from advisor.core.records import (
     DOUBTFUL,
@@ -23,7 +23,7 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.predict.profiles import make_profiles
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.validity.safe_counts import keep_check
 from advisor_training.rows import (
     LEAST_S,
     OBSERVED_WEIGHT,
@@ -109,11 +109,9 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
     units, job, model = GOOD.parts[0].units, GOOD.parts[0].job, GOOD.gpu_model
     assert units
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
-    unsafe = CheckedCounts(
-        gpu_model=model, units_total=made_up.UNITS, checked=frozenset({units}),
-        wrong={units: ("mm",)},
-    )  # fmt: skip
-    assert teach([unread], SOLOS).points == teach([unread], SOLOS, {model: unsafe_none()}).points
+    unsafe = checked_with(made_up.UNITS, {units}, checked={units}, gpu_model=model)
+    none = checked_with(made_up.UNITS, (), checked=(), gpu_model=model)
+    assert teach([unread], SOLOS).points == teach([unread], SOLOS, {model: none}).points
     found = teach([unread], SOLOS, {model: unsafe})
     assert "not safe" in found.left_out[0].reason
     both = {part.job for part in GOOD.parts}
@@ -129,20 +127,11 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
 def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     assert taught_here([unread], SOLOS, tmp_path) == teach([unread], SOLOS)
-    write_check(
-        tmp_path,
-        checked_with(made_up.UNITS, frozenset({66}), gpu_model=made_up.GPU_MODEL),
-    )
+    keep_check(checked_with(made_up.UNITS, {66}, gpu_model=made_up.GPU_MODEL), tmp_path)
     assert not taught_here([unread], SOLOS, tmp_path).points
     assert taught_here([GOOD], SOLOS, tmp_path).points
     lacking = profiles_that_lack([GOOD], [p for p in SOLOS if p.job != "middle"], SOLOS)
     assert lacking == [p for p in SOLOS if p.job == "middle"]
-
-
-def unsafe_none() -> CheckedCounts:
-    return CheckedCounts(
-        gpu_model=made_up.GPU_MODEL, units_total=made_up.UNITS, checked=frozenset(), wrong={}
-    )
 
 
 @pytest.mark.slow
@@ -166,7 +155,9 @@ def test_percentages_that_were_rounded_up_are_not_over_subscribed() -> None:
     )
     seen = replace(GOOD, parts=parts, units_total=None)
     assert not teach([seen], SOLOS).points
-    assert teach([seen], SOLOS, {seen.gpu_model: unsafe_none()}).points
+    assert teach(
+        [seen], SOLOS, {seen.gpu_model: checked_with(made_up.UNITS, (), checked=())}
+    ).points
 
 
 def test_a_pair_launched_often_is_one_row() -> None:

@@ -18,7 +18,6 @@ from advisor.formats.wire import write
 from advisor.validity.safe_counts import (
     CHECKS,
     CheckedCounts,
-    CountCheck,
     Safety,
     avoided_texts,
     check_for,
@@ -262,12 +261,7 @@ def test_causes_of_both_jobs_are_named() -> None:
     ],
 )
 def test_three_wrong_operations_are_named(at_38: str, at_92: str, text: str) -> None:
-    host = CheckedCounts(
-        gpu_model="NVIDIA H200",
-        units_total=132,
-        checked=frozenset(grantable(132)),
-        wrong={38: tuple(at_38), 92: tuple(at_92)},
-    )
+    host = replace(checked_132(), wrong={38: tuple(at_38), 92: tuple(at_92)})
     safety = Safety(units_total=132, host=host)
     with pytest.raises(UnsafeCountError) as refused:
         check_split(Split((30, 70)), [safety, safety])
@@ -371,7 +365,7 @@ def test_what_is_known_of_one_job_holds_beside_one_of_which_nothing_is(first: bo
 OPERATIONS = ("matmul", "convolution", "sort")
 
 
-CHECK = CountCheck(
+CHECK = CheckedCounts(
     gpu_model="Test GPU 80GB",
     gpu_uuid="GPU-1",
     units_total=132,
@@ -386,7 +380,7 @@ CHECK = CountCheck(
 
 
 @st.composite
-def checks(draw: st.DrawFn) -> CountCheck:
+def checks(draw: st.DrawFn) -> CheckedCounts:
     checked = draw(st.lists(st.integers(1, 132), unique=True))
     names = st.lists(st.sampled_from(OPERATIONS), min_size=1, unique=True).map(tuple)
     wrong = {count: draw(names) for count in checked if draw(st.booleans())}
@@ -409,7 +403,7 @@ def test_what_is_written() -> None:
 
 
 @given(checks())
-def test_what_is_written_is_read(check: CountCheck) -> None:
+def test_what_is_written_is_read(check: CheckedCounts) -> None:
     again = parse_check(write(check).encode())
     assert again == check
     assert sorted((*again.safe, *again.unsafe)) == sorted(check.checked)

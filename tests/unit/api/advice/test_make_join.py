@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
 from joining import to_join
-from unsafe_counts import checked_with, write_check
+from unsafe_counts import checked_with
 
 from advisor.core.job import Job
 from advisor.core.split import EQUAL, UNCAPPED, Split
@@ -16,6 +16,7 @@ from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_s
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.status import JobStatus
 from advisor.settings import Settings
+from advisor.validity.safe_counts import keep_check
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch, make_join
 from advisor_models.registry import Registry
@@ -87,7 +88,7 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
     settings: Settings, tmp_path: Path
 ) -> None:
     """By the option that was given, and whatever those that run have."""
-    write_check(settings.home, checked_with(132, frozenset({66}), gpu_model=CARD))
+    keep_check(checked_with(132, {66}, gpu_model=CARD), settings.home)
     folder = running(settings, split=Split((50.0, 90.0)))
     with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --share\)"):
         asked(folder, points_file(tmp_path), settings, share_percent=50.0)
@@ -100,4 +101,12 @@ def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path
     (request,) = (folder.path / "joins").iterdir()
     request.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
+        asked(folder, points_file(tmp_path), settings)
+
+
+def test_nobody_joins_a_way_on_trial(settings: Settings, tmp_path: Path) -> None:
+    """Its share would be of a way that may not be kept."""
+    folder = running(settings)
+    folder.write_status(replace(folder.read_status(), try_s=10.0))
+    with pytest.raises(InputError, match=r"way 1 of 1 on trial.*once one way is kept"):
         asked(folder, points_file(tmp_path), settings)

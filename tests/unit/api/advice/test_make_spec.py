@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, model, points_file, settings_of
+from unsafe_counts import checked_with
 
 from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
-from advisor.validity.safe_counts import CountCheck, keep_check
+from advisor.validity.safe_counts import keep_check
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.launching import (
     ResolvedLaunch,
@@ -70,7 +71,7 @@ def test_without_numpy_a_given_split_is_launched_at_safe_counts(
     assert "advisor_advice" in raised.value.why
     assert raised.value.fix == f"{install('advise')}, or give --split"
     # What a check of the host found needs no model either.
-    write_check(settings, wrong={66: ("gemm",)})
+    keep_check(checked_with(132, {66}, checked={66}, gpu_model=CARD), settings.home)
     with pytest.raises(UnsafeCountError):
         make_spec(wanted(file, split="50/50"), settings)
     spec = make_spec(wanted(file, split="50/50", allow_unsafe=True), settings)
@@ -160,21 +161,12 @@ def test_limits_of_more_than_the_gpu(
 
 def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:
     """They may add up to more than the GPU; a job without a limit has no count."""
-    write_check(settings, wrong={66: ("gemm",)})
+    keep_check(checked_with(132, {66}, checked={66}, gpu_model=CARD), settings.home)
     for split in ("100/50/100", "90/50/90"):
         with pytest.raises(UnsafeCountError, match=r"64 and 68 SMs \(.* in --split\)"):
             make_spec(wanted(None, "a", "b", "a", split=split), settings)
     notes = make_spec(wanted(None, "a", "b", "a", split="100/40/100"), settings).notes
     assert [note.split(",")[0] for note in notes if note.startswith("at ")] == ["at 52 SMs"]
-
-
-def write_check(settings: Settings, wrong: dict[int, tuple[str, ...]]) -> None:
-    check = CountCheck(
-        gpu_model=CARD, gpu_uuid="GPU-1", units_total=132, driver="1", libraries={},
-        checked=(66,), wrong=wrong, operations=("gemm",), checked_at="2026-01-31T12:00:00Z",
-        seconds=1.0,
-    )  # fmt: skip
-    keep_check(check, settings.home)
 
 
 # what is known of the GPU

@@ -1,8 +1,10 @@
 """Who is taken to share: never beyond memory, floors or namespaces, and no job twice."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,8 +25,8 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import Segment
-from advisor_audit.sources import Owner
+from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.sources import Owner, Series, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -179,3 +181,198 @@ def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
     survey = Survey()
     survey.add_page([one])
     assert survey.kind_of(one) is None
+
+
+# Which jobs are found in series that have gaps, late labels, restarts and what is no number.
+
+
+STEP_S = 60.0
+
+
+POWER, USED, SM = (
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_PROF_SM_ACTIVE",
+)
+
+
+JOB = {"namespace": "team", "pod": "bert-0", "container": "main"}
+
+
+def rows(
+    minutes: Sequence[int], active: float, labels: Mapping[str, str] = JOB, memory: float = 9000
+) -> list[Series]:
+    times_s = [STEP_S * (minute + 1) for minute in minutes]
+    values = {POWER: 100 + 300 * active, USED: memory, SM: active}
+    return [
+        Series(
+            {"UUID": "GPU-1", "__name__": name, "modelName": "NVIDIA H100", **labels},
+            times_s,
+            [value] * len(times_s),
+        )
+        for name, value in values.items()
+    ]
+
+
+def found(
+    series: Sequence[Series],
+    minutes: int,
+    *,
+    exporters: Sequence[str] = (),
+    cuts: Sequence[int] = (),
+) -> list[Segment]:
+    """What is found, where pages end at `cuts`."""
+    metrics = metrics_for({one.metric for one in series})
+    site = SourceFacts(
+        metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S
+    )
+    watched, result = Watched(), list[Segment]()
+    for a, b in pairwise([0, *cuts, minutes]):
+        pages, _ = gpu_pages(series, site, a * STEP_S, b - a)
+        for page in pages.values():
+            result += segments(page, watched, a * STEP_S, STEP_S)
+    return result
+
+
+def told(segments: Sequence[Segment]) -> list[tuple[str, str, float]]:
+    """State, owner and minutes of each."""
+    return [
+        (s.state, s.owner.name if s.owner else "", (s.end_s - s.begin_s) / STEP_S) for s in segments
+    ]
+
+
+def test_start_pause_change_and_end() -> None:
+    """A job is busy, waits for 20 minutes, goes on, gets heavier, and leaves the GPU free."""
+    series = [
+        *rows(range(10), 0.0, {}, memory=0),
+        *rows(range(10, 40), 0.3),
+        *rows(range(40, 60), 0.0),
+        *rows(range(60, 90), 0.3),
+        *rows(range(90, 120), 0.7),
+        *rows(range(120, 130), 0.0, {}, memory=0),
+    ]
+    result = found(series, 130)
+    assert told(result) == [
+        ("free", "", 10),
+        ("busy", "bert-0", 30),
+        ("paused", "bert-0", 20),
+        ("busy", "bert-0", 30),
+        ("busy", "bert-0", 30),
+        ("free", "", 10),
+    ]
+    assert [s.phase for s in result if s.state == "busy"] == [0, 0, 1]
+    assert [s.means["sm_active_percent"] for s in result if s.state == "busy"] == pytest.approx(
+        [30, 30, 70]
+    )
+
+
+def test_what_was_not_seen_belongs_to_nobody() -> None:
+    """A gap of four minutes is bridged, and counts no reading; one of ten minutes is not."""
+    series = rows([*range(20), *range(24, 40), *range(50, 60)], 0.5)
+    result = found(series, 60)
+    assert told(result) == [("busy", "bert-0", 40), ("unseen", "", 10), ("busy", "bert-0", 10)]
+    assert result[0].seen_s == 36 * STEP_S
+
+
+def test_job_without_a_name_stays_one_over_a_short_gap() -> None:
+    """A busy host reads late; after ten minutes without a reading it is another one."""
+    series = rows([*range(10), *range(12, 30), *range(40, 50)], 0.5, {})
+    expected = [("busy", "GPU-1 #1", 30), ("unseen", "", 10), ("busy", "GPU-1 #2", 10)]
+    assert told(found(series, 50)) == expected
+    for cut in (11, 12):  # pages may end in a gap
+        names = {name for _, name, _ in told(found(series, 50, cuts=[cut])) if name}
+        assert names == {"GPU-1 #1", "GPU-1 #2"}
+
+
+def test_relabelled_pod_is_one_job() -> None:
+    exporter = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x", "container": "c"}
+    exported = {f"exported_{name}": value for name, value in JOB.items()}
+    series = [
+        *rows(range(20), 0.5, JOB),
+        *rows(range(20, 23), 0.5, {}),
+        *rows(range(23, 40), 0.5, JOB),
+        *rows(range(40, 60), 0.5, {**exporter, **exported}),
+        *rows(range(60, 70), 0.0, exporter, memory=0),
+    ]
+    assert told(found(series, 70)) == [("busy", "bert-0", 60), ("free", "", 10)]
+    own = {**exporter, "pod": "gpu-metrics-x2x7k"}
+    late = [*rows(range(20), 0.0, own, memory=0), *rows(range(20, 40), 0.5, {**own, **exported})]
+    assert told(found(late, 40, exporters=["gpu-metrics"])) == [
+        ("free", "", 20),
+        ("busy", "bert-0", 20),
+    ]
+
+
+def test_pods_that_follow_and_pods_that_share() -> None:
+    """Labels overlap by a minute where a pod follows another; a GPU that is shared is nobody's."""
+    other = {**JOB, "pod": "vit-0"}
+    follows = [*rows(range(21), 0.5), *rows(range(20, 40), 0.5, other)]
+    assert told(found(follows, 40)) == [("busy", "bert-0", 20), ("busy", "vit-0", 20)]
+    shares = [*rows(range(40), 0.5), *rows(range(20, 40), 0.5, other)]
+    assert told(found(shares, 40)) == [("busy", "bert-0", 20), ("shared", "", 20)]
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    [power, used, active] = rows(range(30), 0.5)
+    for place, value in ((3, math.nan), (4, 1.4e14), (5, -1.0), (6, math.inf)):
+        active.values[place] = value
+    result = found([power, used, active], 30)
+    assert told(result) == [("busy", "bert-0", 30)]
+    assert result[0].means["sm_active_percent"] == pytest.approx(50)
+
+
+def test_power_from_a_total_that_begins_anew() -> None:
+    """A total that falls back gives no power for that step, whatever the driver had counted."""
+    times_s = [STEP_S * (n + 1) for n in range(20)]
+    labels = {"UUID": "GPU-1", "__name__": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **JOB}
+    total = [300e3 * STEP_S * (n if n < 10 else n - 10) for n in range(20)]
+    series = [*rows(range(20), 0.5)[1:], Series(labels, times_s, total)]
+    [one] = found(series, 20)
+    assert one.means["power_w"] == pytest.approx(300)
+
+
+def test_batch_jobs_and_jobs_without_a_name() -> None:
+    slurm = rows(range(30), 0.5, {"hpc_job": "4711"})
+    assert told(found(slurm, 30)) == [("busy", "job 4711", 30)]
+    plain = [
+        *rows(range(10), 0, {}, memory=3),
+        *rows(range(10, 30), 0.5, {}),
+        *rows(range(30, 40), 0, {}, memory=3),
+        *rows(range(40, 60), 0.5, {}),
+    ]
+    assert told(found(plain, 60)) == [
+        ("free", "", 10),
+        ("busy", "GPU-1 #1", 20),
+        ("free", "", 10),
+        ("busy", "GPU-1 #2", 20),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "", "gap"]), st.integers(1, 25)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.integers(1, 150), max_size=3, unique=True),
+)
+def test_pages_may_end_anywhere(parts: list[tuple[str, int]], cuts: list[int]) -> None:
+    series, at = list[Series](), 0
+    for name, minutes in parts:
+        if name != "gap":
+            labels = {**JOB, "pod": name} if name else {}
+            series += rows(
+                range(at, at + minutes), 0.5 if name else 0.0, labels, 9000 if name else 0
+            )
+        at += minutes
+    whole = _minutes(found(series, at)) if series else {}
+    inside = sorted(cut for cut in cuts if cut < at)
+    assert (_minutes(found(series, at, cuts=inside)) if series else {}) == whole
+
+
+def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
+    held = Counter[str]()
+    for one in segments:
+        if one.owner:
+            held[one.owner.name] += round((one.end_s - one.begin_s) / STEP_S)
+    return dict(held)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[4]
 COMMANDS = [command.name for command in command_line.app.registered_commands]
 LISTING = {
     "advisor_cli", "advisor_cli.app", "advisor_cli.lazy", "advisor_cli.power",
-    "advisor_cli.say",
+    "advisor_cli.console",
 }  # fmt: skip
 """All that it takes to list the commands."""
 

@@ -16,7 +16,6 @@ from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.conditions import Experience
 from advisor_api import engine as engine_module
-from advisor_api import known as known_to_engine
 from advisor_api.engine import Engine
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -89,9 +88,9 @@ async def test_within_a_second_nothing_is_looked_at(
 ) -> None:
     """Until then an equal request costs a look in memory; after it one look, and no load."""
     now = [100.0]
-    monkeypatch.setattr(known_to_engine.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
     await engine.recommend(PAIR)
-    now[0] += known_to_engine.FRESH_S - 0.01
+    now[0] += engine_module.FRESH_S - 0.01
     await engine.recommend(PAIR)
     assert source.looks == 1
     now[0] += 0.02
@@ -158,7 +157,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
 ) -> None:
     """Checks are read again when they change, component weights fitted again to other points."""
     read, fitted = list[str](), list[int]()
-    checked_counts, fitted_weights = known_to_engine.checked_counts, components.fitted_weights
+    checked_counts, fitted_weights = engine_module.checked_counts, components.fitted_weights
 
     def counted(home: Path, gpu_model: str, total: int | None) -> Any:
         read.append(gpu_model)
@@ -168,7 +167,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
         fitted.append(len(points))
         return fitted_weights(points, gpu_model)
 
-    monkeypatch.setattr(known_to_engine, "checked_counts", counted)
+    monkeypatch.setattr(engine_module, "checked_counts", counted)
     monkeypatch.setattr(components, "fitted_weights", fit)
 
     async def asked() -> None:

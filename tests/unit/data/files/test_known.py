@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from made_up_bundle import FOLDER_OF_BUNDLED
 from made_up_input_points import points
-from unsafe_counts import checked_132, checked_with, write_check
+from unsafe_counts import checked_132, checked_with
 
 from advisor.errors import InputError, StoreError
 from advisor.formats.wire import write
+from advisor.validity.safe_counts import keep_check
 from advisor.validity.sensor_record import keep_record
 from advisor_data import known
 from advisor_data.known import (
@@ -52,12 +53,12 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_check_of_a_model_is_found_by_its_sms(tmp_path: Path, bundle: Path) -> None:
     assert (checked_counts(tmp_path, "NVIDIA H200"), checks_stamp(tmp_path)) == (None, ())
     found = checked_132()
-    write_check(tmp_path, found)
+    keep_check(found, tmp_path)
     stamp = checks_stamp(tmp_path)
     assert [name for name, *_ in stamp] == ["nvidia-h200.json"]
     for units, expected in ((None, found), (132, found), (66, None)):
         assert checked_counts(tmp_path, "NVIDIA H200", units) == expected
-    write_check(tmp_path, checked_with(132, frozenset({8})))
+    keep_check(checked_with(132, {8}), tmp_path)
     assert checks_stamp(tmp_path) != stamp
 
 
@@ -65,7 +66,7 @@ def test_what_was_wrong_elsewhere_is_wrong_where_it_was_not_tried(
     tmp_path: Path, bundle: Path
 ) -> None:
     """The own result of a count stays where there is one."""
-    write_check(tmp_path, checked_with(132, frozenset({26})))
+    keep_check(checked_with(132, {26}), tmp_path)
     (check,) = known_checks(tmp_path)
     other = dataclasses.replace(
         check, gpu_model="NVIDIA H100", operations=("fft",), wrong={26: ("fft",), 38: ("fft",)}
@@ -76,7 +77,7 @@ def test_what_was_wrong_elsewhere_is_wrong_where_it_was_not_tried(
     counts = checked_counts(tmp_path, "NVIDIA H200")
     assert counts is not None
     assert counts.wrong == {26: check.wrong[26], 38: ("fft on NVIDIA H100",)}
-    assert counts.checked == frozenset(check.checked)
+    assert counts.checked == check.checked
     assert known_checks(tmp_path) == [check, other]
 
 

@@ -18,7 +18,6 @@ from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
 from advisor_profiling.campaign.plan import (
-    AroundBest,
     PairNames,
     Plan,
     PlanEntry,
@@ -325,25 +324,6 @@ def test_pair_that_does_not_fit_is_skipped_and_told(tmp_path: Path) -> None:
     nothing = measure(plan(*SPLITS, TIME_SLICED), tmp_path, Gpus(memory_mib=30).open)
     assert [skipped.pair for skipped in nothing.skipped] == list(TWO_PAIRS)
     assert (nothing.windows, nothing.measured, nothing.cost) == (0, 0, Cost())
-
-
-def test_points_of_the_store_and_of_other_places_say_what_is_known(tmp_path: Path) -> None:
-    """The grid around the best split needs an earlier campaign, wherever it is kept."""
-    wanted = plan(AroundBest(2), pairs=(("gemm", "triad"),))
-    earlier = [pair_point(50, 50, units_1=66, units_2=66, run="first")]
-    nothing = measure(wanted, tmp_path / "empty", dry_run=True)
-    assert (nothing.windows, len(nothing.skipped)) == (0, 1)
-    alone = [p for p in SOLO if p.share_percent == 100]
-    for folder, stored, known in (
-        ("store", [*earlier, *alone], []),
-        ("else", [], [*earlier, *alone]),
-    ):
-        with open_store(None, tmp_path / folder) as store:
-            store.add(stored)
-        report = measure(wanted, tmp_path / folder, known=known, dry_run=True)
-        # Three splits are meant; of those the replay has 66 + 66 units, which is 50/50.
-        reasons = [skipped.reason for skipped in report.skipped]
-        assert (report.windows, reasons) == (1, ["2 windows: not recorded"])
 
 
 def test_failures_of_both_benches_are_told(tmp_path: Path) -> None:

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planned import H200, MI300X, jobs
+from planned import H200, jobs
 
-from advisor.core.gpu import SM_FLOOR, units_for_percent
 from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.plan import (
-    AroundBest,
-    DrawnSets,
     Member,
     Plan,
     PlanEntry,
@@ -62,14 +59,8 @@ def test_full_file(write: Write) -> None:
             sample: 40
             selves: false
             splits: [nine, 10/90]
-          - pairs:
-              - [triad, bert-train]
-            splits: ["around-best 8"]
           - sets: [fft+gemm+fft, triad@50+gemm]
             splits: [uncapped, time-sliced]
-          - sets: 40
-            seed: 3
-            splits: [uncapped]
     """)
     seventy = Split((70.0, 70.0))
     assert load_plan(path, JOBS) == Plan(
@@ -82,12 +73,10 @@ def test_full_file(write: Write) -> None:
                 repeats=2,
             ),
             PlanEntry(among="all", sample=40, selves=False, splits=NINE),
-            PlanEntry(pairs=(("triad", "bert-train"),), splits=(AroundBest(8),)),
             PlanEntry(
                 sets=(read_set("fft+gemm+fft", ""), read_set("triad@50+gemm", "")),
                 splits=(UNCAPPED, TIME_SLICED),
             ),
-            PlanEntry(among="all", sets=DrawnSets(40, 3), splits=(UNCAPPED,)),
         ),
         profiles=True,
     )
@@ -147,19 +136,13 @@ ENTRY = "among: all, splits: [nine]"
             "no job 'traid' among 5. the nearest is triad",
         ),
         ("measure:\n- sets: [fft]\n  splits: [uncapped]", "2:10", "two to 7 jobs such as a+b+c"),
-        ("measure:\n- sets: fft\n  splits: [uncapped]", "2:9", "a whole number above 0, got 'fft'"),
+        ("measure:\n- sets: fft\n  splits: [uncapped]", "2:9", "a list of sets such as"),
         ("measure:\n- sets: [fft+fft]\n  splits: [nine]", "3:11", "got 10/90"),
         (
-            "measure:\n- sets: [fft+fft]\n  seed: 3\n  splits: [uncapped]",
-            "3:9",
-            "no meaning together with named sets",
-        ),
-        (
-            "measure:\n- sets: 4\n  sample: 3\n  splits: [uncapped]",
+            "measure:\n- sets: [fft+fft]\n  sample: 3\n  splits: [uncapped]",
             "3:11",
             "no meaning together with sets",
         ),
-        (f"measure:\n- {{{ENTRY}, seed: 2}}", "2:38", "only together with sets"),
         ("measure:\n- among: all\n  splits: nine", "3:11", "a list of splits such as [nine"),
         ("measure:\n- among: all\n  splits:\n  - nine\n  - nein", "5:5", "got 'nein'"),
     ],
@@ -183,14 +166,14 @@ def test_fault_that_only_the_gpu_shows(write: Write) -> None:
     """)
     plan = load_plan(path, JOBS)
     with pytest.raises(InputError) as error:
-        expand(plan, H200, jobs(JOBS), [], [])
+        expand(plan, H200, jobs(JOBS), [])
     assert str(error.value).startswith(f"{path}:3:24: splits: expected counts that sum to the 132")
 
 
-_ENTRY_KEYS = ("among", "pairs", "sample", "selves", "sets", "seed", "repeats")
+_ENTRY_KEYS = ("among", "pairs", "sample", "selves", "sets", "repeats")
 _KEYS = ("name", "measure", "splits", *_ENTRY_KEYS)
 _scalars = (
-    st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "around-best 8", "fft+fft@50"])
+    st.sampled_from(["all", "nine", "fft", "70/70", "66+66 units", "fft+fft@50"])
     | st.text(max_size=8)
     | st.integers()
     | st.floats()
@@ -224,7 +207,7 @@ def test_random_plans_raise_nothing_else(tmp_path: Path, measure: Any, name: Any
 
 _names = st.sampled_from(JOBS)
 _splits = st.lists(
-    st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, AroundBest(8), UnitSplit(38, 94)]),
+    st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, UnitSplit(38, 94)]),
     min_size=1,
     unique=True,
 ).map(tuple)
@@ -249,11 +232,6 @@ _set_wishes = st.builds(
     sets=st.lists(st.lists(_members, min_size=2, max_size=7).map(tuple), min_size=1).map(tuple),
     splits=_set_splits,
     repeats=st.integers(1, 3),
-) | st.builds(
-    PlanEntry,
-    among=st.just("all") | st.lists(_names, min_size=1).map(tuple),
-    sets=st.builds(DrawnSets, st.integers(1, 99), st.integers(1, 99)),
-    splits=_set_splits,
 )
 
 
@@ -325,7 +303,6 @@ def test_faulty_options(options: tuple[Any, ...], what: str) -> None:
         ("12.5 / 87.5", (Split((12.5, 87.5)),)),
         ("66+66 units", (UnitSplit(66, 66),)),
         ("12 + 120 units", (UnitSplit(12, 120),)),
-        ("around-best 8", (AroundBest(8),)),
     ],
 )
 def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
@@ -346,9 +323,6 @@ def test_words_for_splits(text: str, splits: tuple[Any, ...]) -> None:
         ("50", "got '50'"),
         ("66+66", "got '66+66'"),
         ("66 units", "got '66 units'"),
-        ("around-best", "the nearest is around-best 8"),
-        ("around-best 0", "got 'around-best 0'"),
-        ("around-best 1", "got 'around-best 1'"),
         ("99.9999/1", "got '99.9999/1'"),
     ],
 )
@@ -361,7 +335,6 @@ def test_word_that_is_no_split(text: str, what: str) -> None:
 
 any_split = (
     st.sampled_from([*NINE, UNCAPPED, TIME_SLICED])
-    | st.builds(AroundBest, st.integers(2, 100))
     | st.builds(UnitSplit, st.integers(0, 304), st.integers(0, 304))
     | st.tuples(st.integers(1, 1000), st.integers(1, 999)).map(
         lambda tenths: Split((tenths[0] / 10, tenths[1] / 10))
@@ -373,20 +346,3 @@ any_split = (
 def test_splits_are_read_as_they_were_written(splits: list[Any]) -> None:
     again = [split for word in write_splits(splits) for split in read_split(word, "here")]
     assert (len(again), set(again)) == (len(splits), set(splits))
-
-
-@given(best=st.integers(SM_FLOOR // 2, 62), reach=st.integers(2, 300))
-def test_around_best_stays_on_the_card(best: int, reach: int) -> None:
-    """Each split of the grid can be granted, leaves no SM out and is near enough."""
-    found = [
-        tuple(units_for_percent(share, 132) for share in split.shares)
-        for split in AroundBest(reach).on(H200, 2 * best)
-    ]
-    assert (2 * best, 132 - 2 * best) in found
-    assert all(a + b == 132 and abs(a - 2 * best) <= reach for a, b in found)
-
-
-def test_around_best_on_amd() -> None:
-    counts = [round(split.shares[0] * 304 / 100) for split in AroundBest(32).on(MI300X, 96)]
-    assert 96 in counts
-    assert all(count % 8 == 0 and abs(count - 96) <= 32 for count in counts)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo_points
+from unsafe_counts import checked_with
 
 from advisor.core.records import Observation
 from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
-from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
 from advisor_advice.conditions import (
@@ -143,9 +143,7 @@ def test_launches_that_say_nothing_are_left_out(columns: dict[str, Any]) -> None
 
 
 def test_unsafe_counts_count_only_with_right_results() -> None:
-    host = CheckedCounts(
-        gpu_model=CARD, units_total=132, checked=frozenset({66}), wrong={66: ("gemm",)}
-    )
+    host = checked_with(132, {66}, checked={66}, gpu_model=CARD)
     right: dict[str, Any] = {"results_1": "right", "results_2": "right"}
     assert expected(launch(), checked=gives(host)) == []
     assert expected(launch(results_1="right"), checked=gives(host)) == []

@@ -1,25 +1,44 @@
-"""Measured records: profiles, points, observations, and power of sensors and kernels."""
+"""Every route of version 1: answers, records, launches, models, audit log and health."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
-from fastapi import Query
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
 
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
-from advisor.errors import InputError, StoreError
-from advisor.formats.wire import write
+from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.formats.wire import as_answer, read, write
+from advisor.launch.overview import LaunchList, Overview
+from advisor.launch.spec import LaunchSpec
+from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
-from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair
+from advisor.wire.answers import (
+    BatchAnswer,
+    ComponentsOfJob,
+    ComponentsOfPair,
+    Gains,
+    ItemError,
+    Recommendation,
+)
 from advisor.wire.lists import (
+    AuditLog,
+    Champion,
     Deleted,
     JobList,
+    ModelDetails,
+    ModelList,
     Observations,
     PairPoints,
     PointsTakenIn,
@@ -27,27 +46,337 @@ from advisor.wire.lists import (
     Stored,
     TakenIn,
 )
+from advisor.wire.placement import Placement
 from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
-from advisor.wire.requests import NAME, RecommendationRequest
+from advisor.wire.requests import (
+    NAME,
+    BatchRequest,
+    GainsRequest,
+    LaunchRequest,
+    PlacementRequest,
+    RecommendationRequest,
+    check_size,
+)
 from advisor_api import bundled
-from advisor_api.http.access import Reader, Writer
-from advisor_api.http.errors import may_refuse, not_found
-from advisor_api.http.routing import answer, long_answer, v1_router
+from advisor_api.engine import Engine
+from advisor_api.http.access import Admin, Launcher, Reader, Writer
+from advisor_api.http.errors import ERROR_ANSWERS, fault_of, may_refuse, not_found
+from advisor_api.http.routing import (
+    JSON,
+    KNOWN_QUERY,
+    DirectRoute,
+    answer,
+    kept_answer,
+    long_answer,
+    v1_router,
+)
+from advisor_api.launches import launching
+from advisor_api.launches.board import Board
 from advisor_api.schemas import (
+    ActiveInQuery,
     GpuModelInQuery,
+    IdempotencyKey,
     JobInPath,
     JobsInPath,
+    JoinInPath,
+    LaunchInPath,
+    LaunchInQuery,
     LimitInQuery,
     ObservationsRequest,
     PointsRequest,
     SoloPointsRequest,
     SpanOfObservations,
     SpanOfPoints,
+    VersionInPath,
 )
 from advisor_api.service import Audited, Service, ServiceOf, changing
 from advisor_data.files import check_import
 from advisor_data.known import known_kernels, known_sensors
 from advisor_data.lists import Page, Position, Span, page_of, position, us_of
+from advisor_models.manifest import read_artefact
+from advisor_models.registry import BUNDLED_NAME, Registry, model_details, model_list, standing
+
+models = v1_router("models")
+
+_EVALUATION = "evaluation.json"
+"""The file of a model that holds what `advisor evaluate` found of it."""
+
+
+@models.get("/models", response_model=ModelList)
+def list_models(_: Reader, service: ServiceOf, limit: LimitInQuery = 100) -> Response:
+    """The models of this host, the champion first, and what was promoted when."""
+    return answer(model_list(service.registry, limit))
+
+
+@models.get("/models/{version}", response_model=ModelDetails)
+def show_model(
+    version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
+) -> Response:
+    """All that is known of one model; `limit` is of its history."""
+    return answer(model_details(service.registry, _known(service.registry, version), limit))
+
+
+@models.get("/models/{version}/evaluation", response_model=dict[str, Any])
+def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
+    """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
+    registry = service.registry
+    files = read_artefact(registry.folder(_known(registry, version))).files
+    if _EVALUATION not in files:
+        raise not_found(
+            f"the model {version} carries no {_EVALUATION}",
+            f"Its summary is in GET /v1/models/{version}, under manifest.figures",
+        )
+    return Response(files[_EVALUATION], media_type=JSON)
+
+
+@models.post("/models/{version}/promote", response_model=Champion)
+def promote_model(
+    version: VersionInPath, _: Admin, audited: Audited, service: ServiceOf
+) -> Response:
+    """Make a model the champion; the next answer is made with it."""
+    with changing(service, audited, "model.promote", version):
+        known, before = _known(service.registry, version), service.registry.champion()
+        service.registry.promote(known)
+        return answer(Champion(champion=known, replaced=before))
+
+
+@models.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
+def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Response:
+    """Go back to the champion that the last promotion replaced."""
+    with changing(service, audited, "model.rollback", "the champion"):
+        before = service.registry.champion()
+        if not standing(service.registry.history()):
+            raise HTTPException(409, "no promotion stands. See GET /v1/models.")
+        service.registry.rollback()
+        return answer(Champion(champion=service.registry.champion(), replaced=before))
+
+
+def _known(registry: Registry, name: str) -> str:
+    """The name of a model; 404 where there is none of that name."""
+    if name != BUNDLED_NAME and name not in registry.versions():
+        raise not_found(f"there is no model {name}", "See GET /v1/models")
+    return name
+
+
+audit = v1_router("audit")
+
+_LARGEST_NUMBER = 2**63 - 1
+
+
+@audit.get("/audit", response_model=AuditLog)
+def show_audit_log(
+    _: Admin,
+    service: ServiceOf,
+    limit: LimitInQuery = 100,
+    before: Annotated[
+        int | None, Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number")
+    ] = None,
+) -> Response:
+    """The audit log, the newest first."""
+    return answer(AuditLog(entries=tuple(service.state.audit_log(limit, before))))
+
+
+health = APIRouter(tags=["health"], responses=ERROR_ANSWERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The only answer there is; others are errors."""
+
+    status: Literal["ok"] = "ok"
+
+
+@health.get("/healthz", response_model=Health)
+async def check_alive() -> Response:
+    """Whether the process lives."""
+    return answer(Health())
+
+
+@health.get("/readyz", response_model=Health)
+async def check_ready(service: ServiceOf) -> Response:
+    """Whether the database and the model answer; 503 `not-ready` says which does not."""
+    await service.readiness.check()
+    return answer(Health())
+
+
+# Not as a response class: then its errors would be said to be plain text as well.
+_TEXT = {"description": "The numbers", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
+@health.get("/metrics", responses={200: _TEXT}, dependencies=[KNOWN_QUERY])
+async def show_metrics(_: Reader, service: ServiceOf) -> Response:
+    """Numbers of this process in the text format of Prometheus."""
+    # Without a model, or without the database, there are still numbers to show.
+    with contextlib.suppress(AdvisorError):
+        service.metrics.show_model(await service.engine.manifest())
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+launches = v1_router("launches")
+
+
+async def _launching(_: Launcher, service: ServiceOf) -> Service:
+    launching.check_on(service)
+    return service
+
+
+LaunchingService = Annotated[Service, Depends(_launching)]
+"""The service, where requests may launch."""
+
+
+@launches.post(
+    "/launches",
+    status_code=202,
+    response_model=LaunchStatus,
+    responses={
+        200: {"model": LaunchSpec, "description": "With dry_run: what would run"},
+        202: {"headers": {"Location": {"schema": {"type": "string"}}}},
+        **may_refuse(409),
+    },
+)
+def launch_jobs(
+    service: LaunchingService,
+    caller: Launcher,
+    wanted: LaunchRequest,
+    audited: Audited,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Run two to seven jobs together on a GPU of this server; answers before they run."""
+    if wanted.dry_run:
+        return answer(launching.plan(service, wanted, caller), 200)
+    status = launching.launch(service, wanted, caller, idempotency_key, audited)
+    place = {"Location": f"/v1/launches/{status.launch_id}"}
+    return answer(launching.visible_launch(status, caller), 202, place)
+
+
+@launches.get("/launches", response_model=LaunchList)
+def list_launches(
+    caller: Reader,
+    service: ServiceOf,
+    active: ActiveInQuery = False,
+    limit: LimitInQuery = 100,
+    before: LaunchInQuery = None,
+) -> Response:
+    """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
+    found = launching.listed(service, active=active, limit=limit, before=before)
+    return answer(
+        LaunchList(launches=tuple(launching.visible_launch(one, caller) for one in found))
+    )
+
+
+@launches.get("/launches/{launch_id}", response_model=LaunchStatus)
+def show_launch(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+    """Where a launch stands: rates, power, and what it was expected to do."""
+    return answer(launching.visible_launch(launching.find(service, launch_id), caller))
+
+
+@launches.get("/launches/{launch_id}/history", response_model=LaunchStatus)
+def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) -> Response:
+    """The same with what the jobs that run, or ran last, did from their start on."""
+    return answer(launching.visible_launch(launching.history(service, launch_id), caller))
+
+
+@launches.delete(
+    "/launches/{launch_id}", status_code=202, response_model=LaunchStatus, responses=may_refuse(409)
+)
+def stop_launch(
+    launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
+) -> Response:
+    """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
+    status = launching.stop(service, launch_id, audited)
+    return answer(launching.visible_launch(status, caller), 202)
+
+
+@launches.post(
+    "/launches/{launch_id}/joins",
+    status_code=202,
+    response_model=JobStatus,
+    responses={202: {"headers": {"Location": {"schema": {"type": "string"}}}}, **may_refuse(409)},
+)
+def join_launch(
+    launch_id: LaunchInPath,
+    service: LaunchingService,
+    caller: Launcher,
+    wanted: LaunchRequest,
+    audited: Audited,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Let one more job run beside those of a launch that runs; answers before it does."""
+    asked = launching.join(service, launch_id, wanted, caller, idempotency_key, audited)
+    return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
+
+
+@launches.get("/launches/{launch_id}/joins/{join_id}", response_model=JobStatus)
+def show_join(
+    launch_id: LaunchInPath, join_id: JoinInPath, caller: Reader, service: ServiceOf
+) -> Response:
+    """How a job does that was to join: `waiting` until its supervisor has answered."""
+    return answer(launching.find_join(service, launch_id, join_id, caller))
+
+
+overview = v1_router("launches")
+
+
+async def _board(request: Request) -> Board:
+    return cast("Board", request.app.state.board)
+
+
+BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
+
+
+@overview.get("/overview", response_model=Overview)
+def show_overview(caller: Reader, board: BoardOf) -> Response:
+    """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
+    return kept_answer(board.answer(caller))
+
+
+recommendations = v1_router("recommendations", DirectRoute)
+
+
+@recommendations.post("/recommendations", response_model=Recommendation)
+async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
+    """How are one to seven jobs to run: together on one GPU, or on separate ones?"""
+    return kept_answer(await service.engine.recommend(asked))
+
+
+@recommendations.post("/recommendations/batch", response_model=BatchAnswer)
+async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
+    """The same for many requests, answered in their order; a wrong request spoils no other."""
+    return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
+
+
+@recommendations.post("/gains", response_model=Gains)
+async def list_gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
+    """What does each job of a GPU model gain beside each other one, or beside one of them?"""
+    return kept_answer(await service.engine.recommend(asked))
+
+
+async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    """Piece by piece: a thousand answers are many MiB, and others are answered between them."""
+    yield as_answer(b'{"answers":[')
+    for number, request in enumerate(requests):
+        yield (b"," if number else b"") + await _item(engine, request)
+        await asyncio.sleep(0)
+    yield b"]}"
+
+
+async def _item(engine: Engine, request: Mapping[str, Any]) -> bytes:
+    try:
+        asked = read(RecommendationRequest, json.dumps(request), name="the request")
+        return b'{"answer":' + await engine.recommend(asked) + b"}"
+    except AdvisorError as error:
+        fault = fault_of(error)
+    return write({"error": ItemError(code=fault.code, message=fault.message)}).encode()
+
+
+placements = v1_router("placements", DirectRoute)
+
+
+@placements.post("/placements", response_model=Placement, responses=may_refuse(409))
+async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
+    """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
+    check_size(asked)
+    return kept_answer(await service.engine.place(asked))
 
 
 def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
