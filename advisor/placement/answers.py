@@ -85,7 +85,9 @@ class _ManyAlone:
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
         low = SPEED_ENDS[alone.classes, 0] * could
-        watts = power_w(kept, alone.power_w, alone.idle_w, self.limit_w, in_turns=False)
+        watts = power_w(
+            kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
+        )
         return speed.T, low.T, watts
 
     def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:

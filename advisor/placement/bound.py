@@ -15,7 +15,7 @@ from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.placement.answers import SetAnswers, Sets
 from advisor.placement.placing import Ints
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import SPEED_ERRORS
+from advisor.predict.sets import FULLER, SPEED_ERRORS
 
 BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 """The low end of a speed, for each 1, is no higher than this."""
@@ -163,6 +163,7 @@ class SetBound:
         # Less what all of its work costs later, and that again for what is done.
         worth = (self.own - np.append(lag, 0.0))[:, None]
         drawn = self._per_w * np.maximum(0.0, alone.power_w - alone.idle_w)
+        drawn *= 1 - FULLER * alone.served
         # A set draws the mean of what its cards draw idle: that of each job counts a seventh.
         idle = self._per_w * (alone.idle_w - alone.idle_w[:-1].min()) / MOST_JOBS
         time = (alone.hold_s + more_s) * alone.made

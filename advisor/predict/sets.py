@@ -171,24 +171,34 @@ def _most_beside(values: Floats) -> Floats:
     return np.asarray(np.where(values == first, second, first), dtype=np.float64)
 
 
-def turns(sm: Floats, small: Floats, served: Floats, kept: float | Floats) -> Floats:
-    """Part of its speed that each job keeps where the driver gives them equal turns.
+def turns(jobs: "JobsAlone", kept: float | Floats, change_s: float | Floats) -> Floats:
+    """What each could do of its speed where the driver gives them equal turns.
 
-    None gets longer than its SMs are active alone, and what those leave is dealt to the others. A
-    server makes up in fuller batches for what changes of turns take; others keep `kept` of theirs,
-    and small ones an equal part of their speed: a turn ends in each gap between their kernels, and
-    the next is after those of all others (docs/measurements/sets.md).
+    None gets longer than it wants, and what those leave is dealt to the others: a job that waits
+    for its host wants the time that its kernels hold, one that does not wants all, a server what
+    its SMs are active. A job that waits ends its turn in each gap, so for each of its kernels it
+    waits for a change of turns to every other job, or for as many as that has kernels (`dealt`);
+    where neither kernels nor cores were read, gaps are not known, and cost nothing.
+    A server needs the time of full batches only, and it and a job that computes in bursts come
+    too seldom to end turns.
 
     Args:
-        sm: Activity alone, shape (jobs, ways).
-        small: 1 for a job that neither fills the GPU, nor serves, nor computes in bursts.
-        served: 1 for a server.
-        kept: By jobs that are neither, beside others; `TURNS_KEPT`.
+        jobs: Alone.
+        kept: Part of its speed that a job keeps beside others, if it is no server.
+        change_s: Time that a change of turns takes.
     """
-    dealt = np.minimum(1.0, _level(sm, 1.0) / np.maximum(sm, 1e-9))
-    if len(sm) == 1:
-        return dealt
-    return dealt * np.where(served, 1.0, np.where(small, 1 / len(sm), kept))
+    held = jobs.made * jobs.hold_s
+    is_there, seldom = jobs.share > 0, np.maximum(jobs.served, jobs.in_bursts) > 0
+    waits = jobs.made * jobs.own_s < 1 - 1e-6
+    wanted = np.where(jobs.served, jobs.sm, np.where(waits, held, 1.0)) * is_there
+    level = _level(wanted, 1.0)
+    lost_s = np.zeros_like(jobs.made) + change_s
+    made = np.maximum(jobs.made, 1e-12) + 0 * lost_s
+    changing = dealt(np.where(seldom, 0.0, made), 1 / made, lost_s) / made
+    part = np.minimum(1.0, level / np.maximum(wanted, 1e-9))
+    part = np.where(waits & ~seldom & (jobs.guessed < UNREAD), np.minimum(part, changing), part)
+    part *= np.where(np.count_nonzero(is_there, axis=0) > 1, kept, 1.0)
+    return np.where(jobs.served, level / np.maximum(held, 1e-9), part)
 
 
 def _level(wanted: Floats, supply: float) -> Floats:
@@ -207,20 +217,20 @@ def power_w(
     alone_w: Floats,
     active_idle_w: Floats,
     limit_w: float,
+    saved: Floats,
     *,
     in_turns: bool | npt.NDArray[np.bool_],
 ) -> Floats:
     """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
 
     Each adds what it drew over the active idle power of the card that it was measured on, shape
-    (jobs, 1) or (jobs, ways). Side by side at least what the hungriest draws alone: it waits only
-    while others compute. A job that draws nothing is an empty seat.
+    (jobs, 1) or (jobs, ways). Side by side less the part `saved`, and at least what the hungriest
+    draws alone: it waits only while others compute. A job that draws nothing is an empty seat.
     """
     own = kept * np.maximum(0.0, alone_w - active_idle_w)
-    jobs = (alone_w > 0).sum(axis=0)
-    together = active_idle_w.sum(axis=0) / jobs + own.sum(axis=0)
-    beside: Floats = np.maximum(together, alone_w.max(axis=0))
-    return np.minimum(limit_w, np.where(in_turns, together, beside))
+    idle_w = active_idle_w.sum(axis=0) / (alone_w > 0).sum(axis=0)
+    beside: Floats = np.maximum(idle_w + (own * (1 - saved)).sum(axis=0), alone_w.max(axis=0))
+    return np.minimum(limit_w, np.where(in_turns, idle_w + own.sum(axis=0), beside))
 
 
 SetClass: TypeAlias = Literal[
@@ -243,13 +253,20 @@ MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
 
+UNREAD = 2.0
+
 UNREAD_CORES = (1.0, 0.4)
 """CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
 the GPU; medians of the bundled jobs that are no servers."""
 
 TAILS = Tails(crowd=1.5, kernel_s=8e-6, burst_ms=12.0)
 
-TURNS_KEPT = 0.8
+TURNS_KEPT, CHANGE_S = 0.84, 58e-6
+"""Of `turns`."""
+
+FULLER = 0.15
+"""Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
+requests wait for their kernels, so it answers in fuller batches."""
 
 ACTIVE_IDLE_OVER_W = 50.0
 """Active idle power over that of the empty card, for profiles without the former."""
@@ -262,7 +279,7 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "beside one that fills": (0.61, 1.53),
         "fills, guessed": (0.71, 1.53),
         "beside one that fills, guessed": (0.33, 2.19),
-        "time-sliced": (0.59, 1.59),
+        "time-sliced": (0.56, 1.83),
     }
 )
 """Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
@@ -271,12 +288,12 @@ server it is for each 1 that it could do."""
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.9, 1.1),
-        "none fills": (0.86, 1.16),
+        "none fills": (0.91, 1.21),
         "fills": (0.83, 1.03),
-        "beside one that fills": (0.86, 1.08),
+        "beside one that fills": (0.89, 1.09),
         "fills, guessed": (0.83, 1.04),
-        "beside one that fills, guessed": (0.87, 1.07),
-        "time-sliced": (0.79, 1.21),
+        "beside one that fills, guessed": (0.87, 1.09),
+        "time-sliced": (0.85, 1.17),
     }
 )
 """The same of the watts of a set, by the last class in their order of any of its jobs."""
@@ -284,12 +301,12 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.84, 1.07),
-        "none fills": (0.84, 1.14),
+        "none fills": (0.81, 1.13),
         "fills": (0.95, 1.15),
-        "beside one that fills": (0.88, 1.1),
+        "beside one that fills": (0.84, 1.07),
         "fills, guessed": (0.95, 1.2),
-        "beside one that fills, guessed": (0.8, 1.1),
-        "time-sliced": (0.79, 1.15),
+        "beside one that fills, guessed": (0.78, 1.07),
+        "time-sliced": (0.81, 1.76),
     }
 )
 """The same of the energy of the work on a card each, for each 1 together."""
@@ -348,7 +365,9 @@ class SetPredictor:
         tails_ms = np.moveaxis(P99_ENDS[classes], -1, 0) * (longer * alone_ms)
         limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
         kept, worst = alone.kept(speeds), classes.max(axis=0)
-        watts = power_w(kept, alone.power_w, alone.idle_w, limit_w, in_turns=in_turns)
+        watts = power_w(
+            kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), in_turns=in_turns
+        )
         low_w, high_w = _POWER_ERRORS[worst].T * watts
         exclusive = predict_exclusive(profiles)
         return Predictions(
@@ -411,7 +430,7 @@ class JobsAlone:
         made: Kernels a second.
         own_s: Time that one takes.
         hold_s: That it keeps others off.
-        guessed: 1 where kernels are not known.
+        guessed: 1 where kernels are not known, `UNREAD` where CPU cores are not, either.
     """
 
     share: Floats
@@ -433,11 +452,6 @@ class JobsAlone:
     def seated(self, rows: Any, levels: Any) -> "JobsAlone":
         """Those of some rows and columns, as numpy takes them."""
         return JobsAlone(**{f.name: getattr(self, f.name)[rows, levels] for f in fields(self)})
-
-    @property
-    def small(self) -> Floats:
-        """1 for a job that neither fills the GPU, nor serves, nor computes in bursts."""
-        return (1 - self.fills) * (1 - self.served) * (1 - self.in_bursts)
 
     @property
     def apart(self) -> npt.NDArray[np.bool_]:
@@ -465,8 +479,13 @@ class JobsAlone:
 
     @property
     def in_turns(self) -> Floats:
-        """What each does where the driver gives them equal turns, as `rate`."""
-        return self.rate * turns(self.sm, self.small, self.served, TURNS_KEPT)
+        """As `could`, where the driver gives them equal turns."""
+        return np.minimum(self.reach, self.rate * turns(self, TURNS_KEPT, CHANGE_S))
+
+    def saved(self, fuller: float | Floats = FULLER) -> Floats:
+        """Part of its power over active idle that each saves beside others, as `FULLER`."""
+        beside = np.minimum(1.0, self.sm.sum(axis=0) - self.sm)
+        return np.where(self.apart, 0.0, fuller * self.served * beside)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
@@ -493,7 +512,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
     waits = CPU_BOUND in profile.flags or profile.in_bursts
-    if math.isnan(cores):
+    if are_unread := math.isnan(cores):
         waits, cores = waits or not is_filling, UNREAD_CORES[is_filling]
     serves = kind_of(profile) == "server"
     kernels = ROUND_ROBIN.kernels(
@@ -518,7 +537,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             profile.in_bursts * ones,
             [math.inf if ms is None else ms for ms in alone_ms],
             *kernels,
-            (profile.kernels is None) * ones,
+            (profile.kernels is None) * (UNREAD if are_unread else 1.0) * ones,
         ]
     )
 

@@ -1,5 +1,6 @@
 """The law of sets over measured rows, rules fitted to them, and jobs judged by all other jobs."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -10,6 +11,7 @@ from rows import Part, Row
 
 from advisor.predict.profiles import Floats, Kernels, computes_in_bursts
 from advisor.predict.sets import (
+    CHANGE_S,
     CLASSES,
     CORNER,
     ROUND_ROBIN,
@@ -30,7 +32,10 @@ Kept = Callable[[Row], Floats]
 
 Fit = Callable[[Sequence[Row]], Kept]
 
-OVER_W = np.arange(20.0, 121.0, 5.0)
+Watts = Callable[[Row, Floats], Floats]
+"""Of a set whose jobs keep so much of their speed; shape (ways,)."""
+
+OVER_W, FULLERS = np.arange(20.0, 121.0, 5.0), np.arange(9) / 20
 
 
 def alone(row: Row, law: RoundRobin = ROUND_ROBIN, *, is_counted: bool = True) -> JobsAlone:
@@ -83,15 +88,15 @@ def on_own_sms(corner: float | Floats) -> Kept:
     return kept
 
 
-def by_turns(part: float) -> Kept:
-    """Time-sliced."""
-    return lambda row: turns(active(row), small(row), row.column(lambda p: p.serves), part)
+def by_turns(constants: tuple[float | Floats, float | Floats]) -> Kept:
+    """Time-sliced: `TURNS_KEPT`, and `CHANGE_S`."""
+    return lambda row: np.minimum(1.0, turns(alone(row), *constants))
 
 
 def as_it_stands(row: Row) -> Floats:
     """What the package says."""
     if row.mode == "time-sliced":
-        return by_turns(TURNS_KEPT)(row)
+        return by_turns((TURNS_KEPT, CHANGE_S))(row)
     return on_own_sms(CORNER)(row) if row.is_apart else round_robin(ROUND_ROBIN)(row)
 
 
@@ -100,29 +105,32 @@ def active(row: Row, of: str = "sm") -> Floats:
     return row.column(lambda part: part.activity(f"{of}_active_percent"))
 
 
-def small(row: Row) -> Floats:
-    """1 for jobs that neither fill the GPU, nor serve, nor compute in bursts; shape (jobs, 1)."""
-    return row.column(lambda p: not (p.fills or p.serves or computes_in_bursts(p.whole)))
-
-
 def speeds(row: Row, kept: Floats) -> list[float]:
     """Relative speeds."""
     return [part.base * float(of) for part, of in zip(row.parts, kept[:, 0], strict=True)]
 
 
-def watts(row: Row, kept: Floats, over_w: float) -> float:
-    """Of the set; active idle power as it was measured, where it was."""
-    return float(all_watts(row, kept, np.array([over_w]))[0])
+def drawn(over_w: float | Floats, fuller: float | Floats) -> Watts:
+    """By active idle power over that of the empty card, where it was not read, and `FULLER`."""
+
+    def watts(row: Row, kept: Floats) -> Floats:
+        idle_w = over_w + row.idle_w if math.isnan(row.active_idle_w) else row.active_idle_w
+        saved = _saved(row) * fuller
+        return power_w(
+            np.minimum(1.0, kept),
+            row.column(lambda part: part.alone.power_w or 0.0),
+            np.zeros_like(saved) + idle_w,
+            row.limit_w,
+            saved,
+            in_turns=row.mode == "time-sliced",
+        )
+
+    return watts
 
 
-def all_watts(row: Row, kept: Floats, over_w: Floats) -> Floats:
-    """The same for each of several, what is added to the power of the empty card; shape (ways,)."""
-    idle_w = row.idle_w + over_w if math.isnan(row.active_idle_w) else row.active_idle_w
-    alone_w = row.column(lambda part: part.alone.power_w or 0.0)
-    in_turns = row.mode == "time-sliced"
-    kept = np.minimum(1.0, kept)
-    idle = np.broadcast_to(idle_w, (len(kept), len(over_w)))
-    return power_w(kept, alone_w, idle, row.limit_w, in_turns=in_turns)
+@functools.cache
+def _saved(row: Row) -> Floats:
+    return alone(row).saved(1.0)
 
 
 def speed_offs(row: Row, kept: Floats) -> Floats:
@@ -160,10 +168,23 @@ class Nearest(Generic[K]):
         return int(np.argmin(np.sum([self._offs[id(row)] for row in rows], axis=0)))
 
 
-def over_w(rows: Sequence[Row], kept: Kept) -> float:
-    """What is best added to the power of the empty card."""
-    offs = sum(np.abs(all_watts(row, kept(row), OVER_W) / row.power_w - 1) for row in rows)
-    return float(OVER_W[np.argmin(offs)])
+def fitted_watts(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
+    """Constants of `drawn` with the smallest error: the first as if servers saved nothing."""
+    over_w = _nearest(rows, kept, lambda ways: drawn(ways, 0.0), OVER_W)
+    return over_w, _nearest(rows, kept, lambda ways: drawn(over_w, ways), FULLERS)
+
+
+def nothing_saved(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
+    """The same of a rule by which a server draws as much for each request as alone."""
+    return fitted_watts(rows, kept)[0], 0.0
+
+
+def _nearest(
+    rows: Sequence[Row], kept: Kept, rule: Callable[[Floats], Watts], ways: Floats
+) -> float:
+    watts = rule(ways)
+    offs = sum(np.abs(watts(row, kept(row)) / row.power_w - 1) for row in rows)
+    return float(ways[np.argmin(offs)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,38 +197,46 @@ class Judged:
     set_class: SetClass
     speed: float
     power_w: float
-    measured: float
-    """Energy of the work on a card each over that together."""
     efficiency: float
     """Measured energy of the work on a card each over that together, for each 1 predicted."""
 
     @property
     def points(self) -> float:
-        return 100 * abs(self.speed - self.part.speed)
+        return 100 * (self.speed - self.part.speed)
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        return frozenset([self.part.whole.job])
 
     @property
     def percent(self) -> float:
         return 100 * abs(self.power_w / self.row.power_w - 1)
 
 
-def left_out(rows: Sequence[Row], fit: Fit, *, is_counted: bool = True) -> list[Judged]:
+def left_out(
+    rows: Sequence[Row],
+    fit: Fit,
+    fit_watts: Callable[[Sequence[Row], Kept], tuple[float, float]] = fitted_watts,
+    *,
+    is_counted: bool = True,
+) -> list[Judged]:
     """Every job of every set, by the constants of all other jobs."""
     found = list[Judged]()
     for job in sorted({job for row in rows for job in row.jobs}):
         free = [row for row in rows if job not in row.jobs]
         kept = fit(free)
-        idle_w = over_w(free, kept)
+        watts = drawn(*fit_watts(free, kept))
         for row in rows:
             if job in row.jobs:
-                found += judge(row, kept(row), idle_w, job, is_counted=is_counted)
+                found += judge(row, kept(row), watts, job, is_counted=is_counted)
     return found
 
 
 def judge(
-    row: Row, kept: Floats, over_w: float, *jobs: str, is_counted: bool = True
+    row: Row, kept: Floats, watts: Watts, *jobs: str, is_counted: bool = True
 ) -> Iterable[Judged]:
     """What is said of some jobs of a set."""
-    said, predicted_w = speeds(row, kept), watts(row, kept, over_w)
+    said, predicted_w = speeds(row, kept), watts(row, kept).item()
     classes = alone(row, is_counted=is_counted).classes[:, 0].tolist()
     if row.mode == "time-sliced":
         classes = [SLICED] * len(classes)
@@ -223,6 +252,5 @@ def judge(
                 CLASSES[max(classes)],
                 speed,
                 predicted_w,
-                measured,
                 measured / expected,
             )

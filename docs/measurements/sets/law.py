@@ -27,16 +27,24 @@ from fitting import (
     active,
     as_it_stands,
     by_turns,
+    drawn,
+    fitted_watts,
     judge,
     left_out,
+    nothing_saved,
     on_own_sms,
-    over_w,
     round_robin,
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import ACTIVE_IDLE_OVER_W, POWER_ERRORS, SPEED_ERRORS, RoundRobin
+from advisor.predict.sets import (
+    ACTIVE_IDLE_OVER_W,
+    FULLER,
+    POWER_ERRORS,
+    SPEED_ERRORS,
+    RoundRobin,
+)
 
 LAWS = tuple(
     RoundRobin(launch_s / 1e6, gaps)
@@ -45,8 +53,10 @@ LAWS = tuple(
     )
 )
 CORNERS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
-LOSSES = tuple(loss / 50 for loss in range(31))
-TURNS = tuple(part / 20 for part in range(1, 21))
+TURNS = tuple(
+    (kept / 50, change_us / 1e6)
+    for kept, change_us in itertools.product(range(35, 51), range(30, 101, 4))
+)
 
 
 def main() -> None:
@@ -57,15 +67,17 @@ def main() -> None:
         print(name, "=", value)
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
-    of_choices(judged)
-    stand = [it for r in rows for it in judge(r, as_it_stands(r), ACTIVE_IDLE_OVER_W, *r.jobs)]
+    watts = drawn(ACTIVE_IDLE_OVER_W, FULLER)
+    stand = [it for r in rows for it in judge(r, as_it_stands(r), watts, *r.jobs)]
     found = {
         "the law, job left out": judged,
         "the law, kernels guessed": guessed,
         "the law as it stands": stand,
     }
     for name, rule in RULES.items():
-        found[name] = [it for own in by_way(rows).values() for it in left_out(own, rule(own))]
+        found[name] = [
+            it for own in by_way(rows).values() for it in left_out(own, rule(own), nothing_saved)
+        ]
     print_errors(rows, found)
     tables("held by the ranges of answers, %", held([*judged, *guessed]))
 
@@ -90,18 +102,20 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     gaps = Nearest(round_robin, LAWS, all_laws, shared)
     launches = Nearest(guess, LAWS, all_laws, shared)
     corners = Nearest(on_own_sms, CORNERS, np.array(CORNERS), ways["own SMs"])
-    in_turns = Nearest(by_turns, TURNS, np.array(TURNS), ways["time-sliced"])
+    in_turns = Nearest(by_turns, TURNS, tuple(np.array(TURNS).T), ways["time-sliced"])
     judged = left_out(shared, gaps.fit)
     guessed = left_out(shared, launches.fit, is_counted=False)
+    over_w, fuller = fitted_watts(shared, gaps.fit(shared))
     constants: dict[str, object] = {
         "ROUND_ROBIN": RoundRobin(launches.best(shared).launch_s, gaps.best(shared).gaps),
-        "ACTIVE_IDLE_OVER_W": over_w(shared, gaps.fit(shared)),
+        "ACTIVE_IDLE_OVER_W": over_w,
+        "FULLER": fuller,
     }
     if own := ways["own SMs"]:
         constants["CORNER"] = corners.best(own)
         judged += left_out(own, corners.fit)
     if sliced := ways["time-sliced"]:
-        constants["TURNS_KEPT"] = in_turns.best(sliced)
+        constants["TURNS_KEPT"], constants["CHANGE_S"] = in_turns.best(sliced)
         judged += left_out(sliced, in_turns.fit)
     return constants, judged, guessed
 
@@ -114,18 +128,20 @@ def held(judged: Sequence[Judged]) -> list[Off]:
         if not j.part.serves:
             ranges.append((j.of_class, SPEED_ERRORS[j.of_class], j.part.speed / j.speed))
         for name, (low, high), ratio in ranges:
-            found.append(Off(name, j.row, j.part.kind, 100.0 * (low <= ratio <= high)))
+            found.append(Off(name, j.row, j.part.kind, j.jobs, 100.0 * (low <= ratio <= high)))
     return found
 
 
 def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> None:
     """Tables of speeds and of watts, with what another card differs by."""
-    speeds, watts = list[Off](), list[Off]()
+    speeds, bias, watts = list[Off](), list[Off](), list[Off]()
     for name, its in found.items():
-        speeds += [Off(name, j.row, j.part.kind, j.points) for j in its]
+        speeds += [Off(name, j.row, j.part.kind, j.jobs, abs(j.points)) for j in its]
+        bias += [Off(name, j.row, j.part.kind, j.jobs, j.points) for j in its]
         watts += offs_of_sets(name, its)
     speeds_again, watts_again = again(rows)
     tables("speeds, points", speeds + speeds_again)
+    tables("said less measured, points", bias)
     tables("watts, %", watts + watts_again)
 
 
@@ -135,8 +151,9 @@ def offs_of_sets(name: str, judged: Sequence[Judged]) -> list[Off]:
     for j in judged:
         of_rows[id(j.row)].append(j)
     return [
-        Off(name, its[0].row, its[0].row.kind, statistics.fmean(j.percent for j in its))
+        Off(name, row, row.kind, row.jobs, statistics.fmean(j.percent for j in its))
         for its in of_rows.values()
+        for row in (its[0].row,)
     ]
 
 
@@ -146,11 +163,6 @@ def offs_of_sets(name: str, judged: Sequence[Judged]) -> list[Off]:
 def untouched(row: Row) -> Floats:
     """Nobody loses anything; watts are the sum over active idle power."""
     return np.ones((len(row.parts), 1))
-
-
-def tax(loss: float) -> Kept:
-    """The same loss for each neighbour, whatever it does."""
-    return lambda row: untouched(row) / (1 + loss * (len(row.parts) - 1))
 
 
 def linear(rows: Sequence[Row]) -> Kept:
@@ -167,7 +179,6 @@ def linear(rows: Sequence[Row]) -> Kept:
 
 RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
     "as many as fit, N times one": lambda rows: lambda free: untouched,
-    "a tax for each neighbour": lambda rows: Nearest(tax, LOSSES, np.array(LOSSES), rows).fit,
     "linear in activity (gpulets)": lambda rows: linear,
 }
 
@@ -190,33 +201,6 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
     """The 5th, the 50th and the 95th."""
     low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
     return low, middle, high
-
-
-def of_choices(judged: Sequence[Judged]) -> None:
-    """Print how often the way that the law prefers saved more, of sets measured in two ways.
-
-    Measured on one card, without limits and with one; the way is chosen by the mean over the jobs.
-    """
-    ways: dict[tuple[int, ...], dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
-    for j in judged:
-        # Jobs alone of one campaign are the same points.
-        if j.row.mode != "time-sliced":
-            ways[tuple(sorted(id(p.whole) for p in j.row.parts))][j.row.mode].append(j)
-    several = [of_set for of_set in ways.values() if len(of_set) > 1]
-    parts: dict[str, list[float]] = defaultdict(list)
-    for of_set in several:
-        measured = {mode: its[0].measured for mode, its in of_set.items()}
-        expected = {
-            mode: statistics.fmean(j.measured / j.efficiency for j in its)
-            for mode, its in of_set.items()
-        }
-        chosen, most = max(expected, key=lambda mode: expected[mode]), max(measured.values())
-        for name, mode in (("the law", chosen), ("no limits", "uncapped"), ("one limit", "limits")):
-            parts[name].append(measured[mode] / most)
-    for name, of_best in parts.items():
-        best = sum(part == 1 for part in of_best)
-        mean = 100 * statistics.fmean(of_best)
-        print(f"choice, {name}: best of {best} of {len(of_best)} sets, {mean:.1f} % of the best")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def main() -> None:
 
 def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterator[Value]:
     """Of a set that both campaigns measured; jobs alone and window are the known one's."""
-    profiles = [replace(profile_of(part, bundled), flags=part.whole.flags) for part in known.parts]
+    profiles = [profile_of(part, bundled) for part in known.parts]
     names, window = [p.job for p in profiles], window_of(known)
     windows = {tuple(sorted(names)): [window]}
     of_law = SetPredictor()
@@ -91,11 +91,8 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
         name: ones * own[name] if shape is None else _scaled(shape.values[name], own[name])
         for name in COLUMNS
     }
-    return Profile(
-        job=part.whole.job, gpu_model=part.whole.gpu_model, rate_unit=part.whole.rate_unit,
-        units_total=part.whole.units_total, idle_power_w=part.whole.idle_power_w or 0.0,
-        power_limit_w=part.whole.power_limit_w, shares=shares, values=values, kernels=part.kernels,
-    )  # fmt: skip
+    alone = make_profile([part.whole, replace(part.whole, share_percent=10.0)])
+    return replace(alone, shares=shares, values=values, kernels=part.kernels)
 
 
 def _scaled(values: Floats, at_whole: float) -> Floats:

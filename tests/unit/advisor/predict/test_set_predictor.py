@@ -18,7 +18,10 @@ from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Kernels, Profile, Serving, make_profiles
 from advisor.predict.sets import (
+    CHANGE_S,
+    FULLER,
     TAILS,
+    TURNS_KEPT,
     AnyWay,
     JobsAlone,
     SetPredictor,
@@ -26,12 +29,12 @@ from advisor.predict.sets import (
     alone_at,
     dealt,
     fills,
-    turns,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_profiling.reports import LEFT_OUT
 
 LIMIT_W = 700.0
+SERVING = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
 
 
 def predicted(profiles: Sequence[Profile], split: Split) -> Prediction:
@@ -93,14 +96,6 @@ def test_a_job_more_makes_nobody_faster(profiles: list[Profile]) -> None:
             assert part.speed.value <= was.speed.value + 1e-9
 
 
-def test_in_turns_servers_keep_what_is_dealt_and_small_jobs_an_equal_part() -> None:
-    sm, small, served = (
-        np.array([column]).T for column in ([0.05, 0.9, 0.1], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
-    )
-    kept = turns(sm, small, served, 0.8)[:, 0].tolist()
-    assert kept == pytest.approx([1 / 3, 0.8 * 0.85 / 0.9, 1.0])
-
-
 def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: Any) -> Profile:
     """A hundred units a second; it always has a kernel on the GPU, or waits for its host."""
     each = Kernels(
@@ -160,6 +155,40 @@ def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there() -> No
     waits = of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",))
     assert speeds_of(waits, filling)[0] == 1.0
     assert speeds_of(of_kernels("small", 40e-6, 4.0), filling)[0] < 0.9
+
+
+def in_turns(*profiles: Profile) -> list[float]:
+    return speeds_of(*profiles, split=without_limits("time-sliced", len(profiles)))
+
+
+def test_in_turns_no_job_gets_longer_than_it_wants() -> None:
+    big, server = of_kernels("big", 1e-3, 99.0), of_kernels("server", 1e-3, 20.0, serving=SERVING)
+    assert in_turns(big, big) == pytest.approx([TURNS_KEPT / 2] * 2)
+    # It makes up in fuller batches for what changes of turns take.
+    assert in_turns(big, server) == pytest.approx([TURNS_KEPT * 0.8, 1.0])
+
+
+def test_in_turns_each_gap_costs_a_change_to_every_other_job() -> None:
+    small = of_kernels("small", CHANGE_S, 4.0, flags=("cpu-bound",))
+    for copies in (2, 3, 5):
+        assert in_turns(*[small] * copies) == pytest.approx([TURNS_KEPT / copies] * copies)
+    beside_long, beside_short = (
+        in_turns(small, of_kernels("big", each_s, 99.0))[0] for each_s in (1e-3, 1e-5)
+    )
+    assert beside_short < 0.6 * TURNS_KEPT < 0.9 * TURNS_KEPT < beside_long < TURNS_KEPT
+
+
+def test_a_server_saves_power_beside_others() -> None:
+    """Not where it has SMs of its own, or only its turns."""
+    server = of_kernels("server", 1e-4, 40.0, serving=SERVING, power_w=400.0)
+    pair = [server, of_kernels("small", 1e-4, 30.0, flags=("cpu-bound",))]
+    saved = alone_at(pair, np.array([[100.0, 50.0], [100.0, 50.0]])).saved()
+    assert saved.tolist() == [pytest.approx([0.3 * FULLER, 0.0]), [0.0, 0.0]]
+    idle_w = active_idle_w(server)
+    for sharing, drawn in (("uncapped", 1 - 0.3 * FULLER), ("time-sliced", 1.0)):
+        found = predicted(pair, without_limits(sharing, 2))  # type: ignore[arg-type]
+        own_w = found.parts[1].speed.value * (200 - idle_w)
+        assert found.power_w.value == pytest.approx(idle_w + drawn * (400 - idle_w) + own_w)
 
 
 def test_a_limit_protects_where_it_leaves_sms_of_their_own() -> None:
@@ -230,8 +259,7 @@ def tail_of_the_first(
 
 
 def test_servers_serve_no_more_together_than_the_card_can() -> None:
-    serving = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=())
-    server = of_kernels("server", 1e-3, 20.0, serving=serving)
+    server = of_kernels("server", 1e-3, 20.0, serving=SERVING)
     for copies, served in ((2, 1.0), (5, 1.0), (10, 0.5)):
         assert speeds_of(*[server] * copies)[0] == pytest.approx(served)
 
@@ -266,19 +294,19 @@ def split_of(point: PairPoint) -> Split:
     return without_limits(point.mode, len(point.parts))  # type: ignore[arg-type]
 
 
-def test_small_jobs_in_turns_are_said_to_keep_the_middle_of_what_they_kept() -> None:
-    """Between the ends of eight in ten of three: all of it, as was said once, is above any."""
-    said, did = list[float](), list[float]()
+def test_small_jobs_in_turns_are_said_to_keep_what_they_kept() -> None:
+    """In the mean of sets of three, by profiles of other cards and hosts."""
+    offs = list[float]()
     for point, profiles in measured(bundled_set_references()):
         if point.mode == "time-sliced" and len(profiles) == 3:
             parts = predicted(profiles, split_of(point)).parts
-            for found, part, own in zip(parts, point.parts, profiles, strict=True):
-                if not (fills(own) or own.serving or own.in_bursts):
-                    said.append(found.speed.value)
-                    did.append((part.rate or 0.0) / own.whole_gpu_rate)
-    low, high = np.quantile(did, [0.1, 0.9]).tolist()
-    assert len(did) > 10
-    assert low < min(said) <= max(said) < high
+            offs += [
+                found.speed.value - (part.rate or 0.0) / own.whole_gpu_rate
+                for found, part, own in zip(parts, point.parts, profiles, strict=True)
+                if not (fills(own) or own.serving or own.in_bursts)
+            ]
+    assert len(offs) > 10
+    assert abs(statistics.fmean(offs)) < 0.1
 
 
 def test_measured_sets_are_met_by_profiles_of_other_runs() -> None:

@@ -80,7 +80,7 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
 @pytest.mark.parametrize(
     ("names", "launches"),
     [
-        (TWO, [("limited", *TWO)]),
+        (TWO, [("time-sliced", *TWO)]),
         (("bert-serve-10", "bert-infer"), [("limited", "bert-infer")]),
         (
             ("bert-serve-10", "bert-infer", *TWO),
