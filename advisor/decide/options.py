@@ -1,8 +1,9 @@
 """Every option of sharing a GPU that is looked at, for two to seven jobs. Pure.
 
 No limits, limits for those that fill the GPU, the same limit for everybody, time slicing, and a GPU
-for each job; of two jobs the nine splits too. All limits are at counts of SMs or CUs at which
-libraries compute right results (docs/measurements/results.md).
+for each job; of two jobs the nine splits too, and a job that fills the GPU below normal priority.
+All limits are at counts of SMs or CUs at which libraries compute right results
+(docs/measurements/results.md).
 """
 
 import functools
@@ -26,7 +27,7 @@ from advisor.core.split import (
 from advisor.errors import InputError
 from advisor.predict.predictions import is_within, safe_splits_of
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import fills
+from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
 
 MOST_WAYS = 60
@@ -79,12 +80,13 @@ def options_of(
             _of_two(profiles, checked, fine=fine),
             _for_everybody(profiles, checked),
             _for_filling(profiles, checked, most_ways),
+            below_normal(profiles, checked),
             (without_limits(sharing, len(profiles)) for sharing in free),
             _safe(measured, profiles, checked),
         )
     kept = {split for split in found if not is_amd or can_be_masked(split)}
     kept.add(without_limits("exclusive", len(profiles)))
-    return tuple(sorted(kept, key=lambda s: (SHARINGS.index(s.sharing), s.shares)))
+    return tuple(sorted(kept, key=lambda s: (SHARINGS.index(s.sharing), s.below_normal, s.shares)))
 
 
 def wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
@@ -163,6 +165,33 @@ def _for_filling(
         # Limits that overlap each other were never measured.
         if limits and sum(limits) <= WHOLE + 1:
             yield Split(tuple(shares))
+
+
+BELOW_NORMAL_ON = "NVIDIA H200"
+"""Pairs were measured with priority on this GPU model alone, without a limit for the job below
+normal and with one of 50 %."""
+
+_NEAR_HALF = 10.0
+"""Percent that the safe limit for the latter may be off."""
+
+
+def below_normal(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None
+) -> tuple[Split, ...]:
+    """Two jobs of which one fills the GPU, below normal priority; none where that gives nothing."""
+    seats = tuple(seat for seat, profile in enumerate(profiles) if fills(profile))
+    if len(profiles) != ADVISED_JOBS or len(seats) != 1:
+        return ()
+    free = Split((WHOLE,) * len(profiles), "uncapped", seats)
+    is_known = profiles[0].gpu_model == BELOW_NORMAL_ON and all(p.kernels for p in profiles)
+    if not is_known or why_not_below_normal(profiles, free):
+        return ()
+    limits = _limits(profiles[seats[0]], checked)
+    half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
+    if abs(half - 50) > _NEAR_HALF:
+        return (free,)
+    shares = tuple(half if seat in seats else WHOLE for seat in range(len(profiles)))
+    return free, Split(shares, below_normal=seats)
 
 
 def _joining(

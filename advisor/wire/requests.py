@@ -398,7 +398,8 @@ MOST_PAIRS = 100
 
 _DAY_S = 86400.0
 
-_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{1,3})?){1,6})$"
+_SEAT = r"[0-9]{1,3}(\.[0-9]{1,3})?(:low)?"
+_SPLIT = rf"^(uncapped|time-sliced|{_SEAT}(/{_SEAT}){{1,6}})$"
 """What OpenAPI says; the words and the numbers are checked where splits are read."""
 
 

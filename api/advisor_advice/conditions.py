@@ -28,6 +28,7 @@ from advisor_advice.expected import (
     compared,
     expected_of,
     is_doubtful,
+    launched_split,
     measured_split,
     outdated_check,
     outdated_checks,
@@ -330,8 +331,7 @@ def measured_windows(
     for observation in undisputed(seen):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
-            shares = [part.share_percent for part in observation.parts]
-            if split := measured_split(observation.mode, shares):
+            if split := launched_split(observation):
                 window = replace(_window(split, observation), is_launch=True)
                 found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}

@@ -184,8 +184,15 @@ def make_join(
         )
     job = frozen(name, settings)
     seats = zip(status.jobs, parts_of(folder, status), strict=True)
-    running = [(one.share_percent, part) for one, part in seats if one.outcome == "running"]
-    shares, parts = tuple(share for share, _ in running), tuple(part for _, part in running)
+    running = [(one, part) for one, part in seats if one.outcome == "running"]
+    parts = tuple(part for _, part in running)
+    if low := [one.job for one, _ in running if one.below_normal]:
+        raise NoSplitError(
+            f"nobody joins {status.launch_id}, where {counted(low)} runs below normal priority",
+            why="so two jobs were measured, and no third beside them",
+            fix="ask again when it has ended",
+        )
+    shares = tuple(one.share_percent for one, _ in running)
     cap_percent = max(one.share_percent for one in status.jobs)
     if share_percent is not None:
         Share(share_percent)
