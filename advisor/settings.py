@@ -110,7 +110,8 @@ LIMIT_VARIABLES = (
     "ROC_GLOBAL_CU_MASK",
     "ROCR_VISIBLE_DEVICES",
 )
-"""Variables that set or lift a limit; a job gets them from its back-end and nobody else."""
+"""Variables that set or lift a limit or a priority; a job gets them from its back-end and nobody
+else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -376,10 +376,10 @@ class BelowNormal:
 
 BELOW_NORMAL = BelowNormal(slowed=0.8, taken=0.8)
 
-LOW_SPEEDS = (0.8, 1.22), (0.41, 1.54)
+LOW_SPEEDS = (0.82, 1.22), (0.41, 1.27)
 """As `SPEED_ERRORS`, of a job below normal priority, and of one beside it."""
 
-LOW_POWER, LOW_ENERGY, LOW_P99 = (0.74, 1.06), (0.89, 1.07), Interval(0.82, 0.56, 1.14)
+LOW_POWER, LOW_ENERGY, LOW_P99 = (0.74, 1.06), (0.89, 1.07), Interval(0.82, 0.56, 1.15)
 """As `POWER_ERRORS`, `ENERGY_ERRORS` and `P99_ERRORS`, of jobs with one below normal priority."""
 
 LOW, BESIDE_LOW = len(CLASSES), len(CLASSES) + 1

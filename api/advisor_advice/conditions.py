@@ -330,10 +330,10 @@ def measured_windows(
     seen = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed(seen):
         known = [by_job[job] for job in observation.jobs if job in by_job]
-        if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
-            if split := launched_split(observation):
-                window = replace(_window(split, observation), is_launch=True)
-                found[observation.jobs].append(window)
+        split = launched_split(observation) if len(known) == len(observation.jobs) else None
+        if split and not is_doubtful(observation, known, checked):
+            window = replace(_window(split, observation), is_launch=True)
+            found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 
 

@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from advisor.core.gpu import WHOLE, grantable, share_for_units, units_for_share
 from advisor.core.split import NINE, Split
 from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Kernels, Profile
 from advisor.validity.safe_counts import CheckedCounts
 
 SMALL, BIG = job("small"), job("big", 97.0, 690.0)
@@ -139,6 +141,34 @@ def test_amd_gpus_hold_two_limits_and_have_no_turns_to_choose() -> None:
     found = options_of(jobs, measured=[Split((30.0, 30.0, 30.0))])
     assert [str(split) for split in found if not split.is_limited] == ["uncapped", "exclusive"]
     assert max(sum(share < WHOLE for share in split.shares) for split in found) == 2
+
+
+COUNTED = Kernels(per_unit=1.0, per_unit_stderr=0.0, hold_s=1e-3, hold_stderr_s=0.0, source="probe")
+
+
+def counted(one: Profile, occupancy: float = 50.0, **fields: Any) -> Profile:
+    values = {**one.values, "sm_occupancy_percent": np.full(len(one.shares), occupancy)}
+    return dataclasses.replace(one, values=values, **{"kernels": COUNTED} | fields)
+
+
+def below_normal_of(*profiles: Profile) -> list[str]:
+    return [str(split) for split in options_of(profiles) if split.below_normal]
+
+
+def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
+    """Without a limit, and at the safe count next to half the GPU: so it was measured."""
+    small, big = counted(SMALL), counted(BIG)
+    assert below_normal_of(big, small) == ["50:low/100", "100:low/100"]
+    assert below_normal_of(small, big) == ["100/50:low", "100/100:low"]
+    never: list[tuple[Profile, ...]] = [
+        (counted(BIG, 14.0), small),
+        (counted(BIG, kernels=None), small),
+        (big, dataclasses.replace(big, job="other")),
+        (small, dataclasses.replace(small, job="other")),
+        (big, small, dataclasses.replace(small, job="third")),
+        tuple(dataclasses.replace(one, gpu_model="NVIDIA A100") for one in (big, small)),
+    ]
+    assert [below_normal_of(*jobs) for jobs in never] == [[]] * len(never)
 
 
 def test_fine_splits_are_steps_of_two_units() -> None:
