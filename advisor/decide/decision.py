@@ -557,9 +557,9 @@ def near_miss(decision: Decision) -> str | None:
     for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
         if not broken[option.place] and (accepted := accepting(option, profiles, request)):
             jobs = (profile.job for profile in profiles)
-            limits = limits_text(jobs, option.split.shares) or option.name
+            limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
             saved = less_or_more(option.prediction.energy_saved.value, 0)
-            return f"{limits} would take {saved} energy; accept it with {accepted}"
+            return f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
     return None
 
 

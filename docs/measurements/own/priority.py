@@ -106,7 +106,9 @@ class Pair:
 
 def measured(path: Path) -> Iterator[Pair]:
     """Pairs with both windows, and both jobs alone on the same card."""
-    rows = {(row["uuid"], *row["jobs"]): row for row in map(json.loads, path.open())}
+    rows = {
+        (row["uuid"], *row["jobs"]): row for row in map(json.loads, path.read_text().splitlines())
+    }
     for uuid in sorted({key[0] for key in rows}):
         for filler, small in sorted(pairs()):
             keys = [(filler, small), (f"{filler}!1", small), (filler.partition("@")[0],), (small,)]
@@ -139,11 +141,11 @@ def print_table(path: Path) -> None:
     profiles = bundled_profiles()
     for kind, own in [*sorted(kinds.items()), ("all", [*same.values()])]:
         told = [
-            " to ".join(f"{median(c(p, way) for one in own for p in one):.2f}" for way in (0, 1))
+            "→".join(f"{median(c(p, way) for one in own for p in one):.2f}" for way in (0, 1))
             for c in columns
         ]
         kept = [[[p.gain(w) for p in one if _keeps(p, w, profiles)] for w in (0, 1)] for one in own]
-        counts = " to ".join(str(sum(bool(gains[way]) for gains in kept)) for way in (0, 1))
+        counts = "→".join(str(sum(bool(gains[way]) for gains in kept)) for way in (0, 1))
         without = fmean(max([1.0, *gains[0]]) for gains in kept)
         best = fmean(max([1.0, *gains[0], *gains[1]]) for gains in kept)
         ends = f"{counts} | {without:.3f} | {best:.3f} | {100 * (best / without - 1):+.1f} %"

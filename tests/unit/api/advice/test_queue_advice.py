@@ -130,8 +130,8 @@ def supervise(folder: LaunchFolder) -> None:
 def test_of_who_is_unknown_nothing_is_expected(card: QueueCard) -> None:
     assert set(card.lacking) == {"unknown"}
     assert first_sets(card, ()) == []
-    assert card.expected(["triad"], [100.0], "limited")
-    assert card.expected(["triad", "unknown"], [100.0, 100.0], "limited") is None
+    assert card.expected(["triad"], Split((100.0,)))
+    assert card.expected(["triad", "unknown"], Split((100.0, 100.0))) is None
 
 
 def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
