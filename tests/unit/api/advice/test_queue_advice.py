@@ -10,7 +10,7 @@ from advised import settings_of
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.split import Sharing
+from advisor.core.split import Sharing, Split
 from advisor.decide.limits import Request
 from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders
