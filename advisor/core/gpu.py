@@ -40,7 +40,9 @@ PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """The variable by which a process is given its share under MPS."""
 
 PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
-"""The variable by which a client of MPS runs below normal priority: 1 (MPS manual, 4.2.8)."""
+"""The variable by which a client of MPS has a priority (MPS manual, 4.2.8)."""
+
+BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
 
 MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 """The variable by which what a process can allocate is bounded under MPS (CUDA 11.5 and newer)."""
@@ -392,7 +394,7 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
     if vendor == "nvidia":
         # By number: a client sees no other GPU than the one that it is to have.
         bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
-        return {PERCENTAGE: str(share), **bound, **({PRIORITY: "1"} if share.below_normal else {})}
+        return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
     if units_total is None:
         raise InputError(
             "the number of CUs of the GPU is not known",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from advisor.core.gpu import (
+    BELOW_NORMAL,
     WHOLE,
     Share,
     Vendor,
@@ -223,8 +224,8 @@ def split_environments(
     check_masks(split, vendor)
     return tuple(
         share_environment(share, units_total, vendor)
-        if share.percent < WHOLE or share.below_normal
-        else {}
+        if share.percent < WHOLE
+        else dict(BELOW_NORMAL if share.below_normal else {})
         for share in split_shares(split)
     )
 

@@ -43,8 +43,7 @@ class Running:
         cap_percent: The largest share that the newcomer can get.
     """
 
-    shares: tuple[float, ...]
-    sharing: Sharing
+    split: Split
     cap_percent: float
 
 
@@ -197,11 +196,16 @@ def below_normal(
 def _joining(
     running: Running, profiles: Sequence[Profile], checked: CheckedCounts | None
 ) -> Iterator[Split]:
-    """Every share that the last job can get, none among them where nothing bounds it."""
-    limits = [*_limits(profiles[-1], checked), WHOLE] if running.sharing == "limited" else [WHOLE]
-    for share in limits:
-        if share <= running.cap_percent:
-            yield Split((*running.shares, share), running.sharing)
+    """Every share that the last job can get, none among them where nothing bounds it.
+
+    None beside a job below normal priority where that was not measured.
+    """
+    limits = _limits(profiles[-1], checked) if running.split.is_limited else ()
+    for share in (*limits, WHOLE):
+        split = running.split.joined_by(share)
+        is_known = not split.below_normal or not why_not_below_normal(profiles, split)
+        if share <= running.cap_percent and is_known:
+            yield split
 
 
 @functools.cache

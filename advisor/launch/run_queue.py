@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from advisor.core.split import MOST_JOBS, Split
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, loads
@@ -188,9 +188,10 @@ class SeenLaunch:
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
+        is_open = heard and not (self.joining or self.stop_asked)
         is_low = any(job.status.below_normal for job in self.running)
-        is_open = heard and not (self.joining or self.stop_asked or is_low)
-        return is_open and 0 < len(self.running) < MOST_JOBS
+        # Two jobs were measured so, and no third beside them.
+        return is_open and 0 < len(self.running) < (ADVISED_JOBS if is_low else MOST_JOBS)
 
     @property
     def split(self) -> Split:

@@ -185,7 +185,7 @@ class OpenCard:
             profiles=profiles,
             ask=asked_of(card.known, request, there),
             running=tuple(map(names.index, self.running)),
-            now=there and card.expected(self.running, Split(there.shares, there.sharing)),
+            now=there and card.expected(self.running, there.split),
         )
 
 
@@ -427,8 +427,7 @@ class QueueRun:
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        split = launch.split
-        there = Running(shares=split.shares, sharing=split.sharing, cap_percent=WHOLE)
+        there = Running(split=launch.split, cap_percent=WHOLE)
         return OpenCard(card=card, able=known - refused, running=names, there=there)
 
     def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:

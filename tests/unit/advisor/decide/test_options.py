@@ -14,7 +14,7 @@ from made_up_profiles import active_job as job
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import WHOLE, grantable, share_for_units, units_for_share
-from advisor.core.split import NINE, Split
+from advisor.core.split import NINE, Split, without_limits
 from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Kernels, Profile
@@ -169,6 +169,10 @@ def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
         tuple(dataclasses.replace(one, gpu_model="NVIDIA A100") for one in (big, small)),
     ]
     assert [below_normal_of(*jobs) for jobs in never] == [[]] * len(never)
+    # So does one that is left over, beside who joins it.
+    left = Running(split=Split((WHOLE,), "uncapped", (0,)), cap_percent=WHOLE)
+    for joins, ways in ((small, ["100:low/100", "exclusive"]), (counted(BIG), ["exclusive"])):
+        assert [*map(str, options_of([big, joins], running=left))] == ways
 
 
 def test_fine_splits_are_steps_of_two_units() -> None:
@@ -190,14 +194,12 @@ def test_fine_splits_that_cannot_be_meant() -> None:
 
 
 def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
-    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    running = Running(split=Split((30.0, 50.0)), cap_percent=50.0)
     *joined, apart = options_of([SMALL, SMALL, BIG], running=running)
     assert str(apart) == "exclusive"
     assert {split.shares[:2] for split in joined} == {(30.0, 50.0)}
     assert max(split.shares[2] for split in joined) == 50
-    free = dataclasses.replace(
-        running, shares=(WHOLE, WHOLE), sharing="uncapped", cap_percent=WHOLE
-    )
+    free = Running(split=without_limits("uncapped", 2), cap_percent=WHOLE)
     assert [*map(str, options_of([SMALL, SMALL, BIG], running=free))] == ["uncapped", "exclusive"]
 
 

@@ -131,7 +131,7 @@ LOW = JobStatus(
         (1, {"state": "starting"}, False),
         (1, {"silent_s": 12}, False),
         (2, {"jobs": (LOW, replace(LOW, below_normal=False))}, False),
-        (2, {"jobs": (replace(LOW, outcome="finished"), LOW)}, False),
+        (2, {"jobs": (replace(LOW, outcome="finished"), LOW)}, True),
         (2, {"jobs": (replace(LOW, outcome="finished"), replace(LOW, below_normal=False))}, True),
     ],
 )

@@ -46,7 +46,7 @@ def first_sets(card: QueueCard, jobs: Sequence[str], gpus: int = 1) -> list[tupl
 def beside(
     card: QueueCard, running: Sequence[str], *jobs: str, sharing: Sharing = "limited"
 ) -> OpenCard:
-    there = Running(shares=(100.0,) * len(running), sharing=sharing, cap_percent=100.0)
+    there = Running(split=Split((100.0,) * len(running), sharing), cap_percent=100.0)
     return OpenCard(card=card, able=frozenset(jobs), running=tuple(running), there=there)
 
 
