@@ -62,7 +62,8 @@ def test_law_of_priority_is_the_fitted_one(
     told = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert told["BELOW_NORMAL, LOW_P99"].startswith(f"{law} {sets.LOW_P99.value:.2f} ")
     speeds, of_p99 = sets.LOW_SPEEDS, (sets.LOW_P99.low, sets.LOW_P99.high)
-    names = ("LOW_SPEEDS, filler", "LOW_SPEEDS, other", "LOW_POWER", "LOW_ENERGY", "LOW_P99")
+    of_speeds = ("LOW_SPEEDS, filler", "LOW_SPEEDS, other", "LOW_SPEEDS, server")
+    names = (*of_speeds, "LOW_POWER", "LOW_ENERGY", "LOW_P99")
     stands = (*speeds, sets.LOW_POWER, sets.LOW_ENERGY, of_p99)
     for name, bounds in zip(names, stands, strict=True):
         low, _, high, *_ = told[name].split()
