@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.core.gpu import PERCENTAGE
+from advisor.core.gpu import PERCENTAGE, PRIORITY
 from advisor.core.objectives import Prices, find_objective
 from advisor.core.policy import POLICY, Policy
 from advisor.errors import InputError, UnsafeFileError
@@ -100,6 +100,7 @@ SUITE = _INSTALLED if (_INSTALLED / "jobs").is_dir() else _INSTALLED.parents[1]
 
 LIMIT_VARIABLES = (
     PERCENTAGE,
+    PRIORITY,
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
     "CUDA_MPS_PIPE_DIRECTORY",
     "CUDA_MPS_SM_PARTITION",
@@ -109,7 +110,8 @@ LIMIT_VARIABLES = (
     "ROC_GLOBAL_CU_MASK",
     "ROCR_VISIBLE_DEVICES",
 )
-"""Variables that set or lift a limit; a job gets them from its back-end and nobody else."""
+"""Variables that set or lift a limit or a priority; a job gets them from its back-end and nobody
+else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,11 @@ Vendor = Literal["nvidia", "amd"]
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """The variable by which a process is given its share under MPS."""
 
+PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
+"""The variable by which a client of MPS has a priority (MPS manual, 4.2.8)."""
+
+BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
+
 MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 """The variable by which what a process can allocate is bounded under MPS (CUDA 11.5 and newer)."""
 
@@ -122,11 +127,13 @@ class Share:
         upper: Counted from the last CU down, as the second job of a pair has it, so that two masks
             do not overlap; MPS chooses the SMs itself.
         memory_mib: Most memory that a process may take under MPS; None: all that there is.
+        below_normal: Kernels of other clients of MPS go before its own.
     """
 
     percent: float
     upper: bool = False
     memory_mib: int | None = None
+    below_normal: bool = False
 
     def __post_init__(self) -> None:
         check_percent(self.percent)
@@ -387,7 +394,7 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
     if vendor == "nvidia":
         # By number: a client sees no other GPU than the one that it is to have.
         bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
-        return {PERCENTAGE: str(share), **bound}
+        return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
     if units_total is None:
         raise InputError(
             "the number of CUs of the GPU is not known",

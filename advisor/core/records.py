@@ -377,6 +377,7 @@ class ObservedPart:
         "they were stopped",
         default=False,
     )
+    below_normal: bool = _column("ran below normal priority under MPS", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

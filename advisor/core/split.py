@@ -1,16 +1,18 @@
 """A split: which share of one GPU each of several jobs gets, or that they share it without limits.
 
 The text of a split is what people write and read everywhere: `30/70`, `20/30/50`, `uncapped`,
-`time-sliced` or `exclusive`.
+`time-sliced` or `exclusive`. `:low` behind a share runs that job below normal priority:
+`100:low/100`.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from advisor.core.gpu import (
+    BELOW_NORMAL,
     WHOLE,
     Share,
     Vendor,
@@ -44,7 +46,8 @@ ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
 """Where a fault of one job leaves the others running; clients of one MPS server all end with it."""
 
 _WORDS: tuple[Sharing, ...] = SHARINGS[1:]
-_SHARE = r"\d{1,3}(?:\.\d{1,3})?"
+_LOW = ":low"
+_SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
 
 T = TypeVar("T")
@@ -57,22 +60,32 @@ class Split:
     Attributes:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.
         sharing: How the jobs use the GPU.
+        below_normal: Places of the jobs that run below normal priority under MPS, ascending.
 
     Raises:
-        InputError: no share, or one that the driver would take as no limit.
+        InputError: no share, one that the driver would take as no limit, or a priority that is
+            none.
     """
 
     shares: tuple[float, ...]
     sharing: Sharing = "limited"
+    below_normal: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.shares:
             raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
             check_percent(share)
+        if 1 < len(self.shares) == len(self.below_normal):
+            raise InputError(
+                "all jobs below normal priority are as all at normal priority",
+                fix="leave one without :low, such as 100:low/100",
+            )
 
     def __str__(self) -> str:
-        return "/".join(f"{s:g}" for s in self.shares) if self.is_limited else self.sharing
+        if not (self.is_limited or self.below_normal):
+            return self.sharing
+        return "/".join(f"{share:g}{_LOW if low else ''}" for share, low in self.seats)
 
     @property
     def is_limited(self) -> bool:
@@ -80,9 +93,23 @@ class Split:
         return self.sharing == "limited"
 
     @property
+    def seats(self) -> tuple[tuple[float, bool], ...]:
+        """Of each job its share, and whether it runs below normal priority."""
+        return tuple((share, n in self.below_normal) for n, share in enumerate(self.shares))
+
+    @property
     def gap_percent(self) -> float:
         """Largest less smallest share: 0 where all jobs get the same."""
         return max(self.shares) - min(self.shares)
+
+    def ordered(self, order: Sequence[int]) -> "Split":
+        """The same with the jobs in another order: which of the present ones stands where."""
+        low = tuple(n for n, seat in enumerate(order) if seat in self.below_normal)
+        return Split(tuple(self.shares[n] for n in order), self.sharing, low)
+
+    def joined_by(self, share_percent: float) -> "Split":
+        """With one more job, the last, at normal priority."""
+        return replace(self, shares=(*self.shares, share_percent))
 
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
@@ -117,16 +144,17 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             why=f"the nearest is {near[0]}" if near else "",
             fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
         )
-    shares = tuple(map(float, text.split("/")))
+    seats = [seat.strip() for seat in text.split("/")]
+    shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
+    low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
     if any(not 0 < share <= WHOLE for share in shares):
         raise InputError(
             f"the split {text!r} is not possible",
             why="the driver takes 0 and percentages above 100 as no limit at all",
             fix="give shares above 0 and at most 100 %",
         )
-    if all(share == WHOLE for share in shares):
-        return without_limits("uncapped", len(shares))
-    return Split(shares)
+    is_free = all(share == WHOLE for share in shares)
+    return Split(shares, "uncapped" if is_free else "limited", low)
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
@@ -155,17 +183,23 @@ def split_shares(split: Split) -> tuple[Share, ...]:
     """
     limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
     return tuple(
-        Share(percent, upper=n in limited[1:] and n == limited[-1])
-        for n, percent in enumerate(split.shares)
+        Share(percent, upper=n in limited[1:] and n == limited[-1], below_normal=low)
+        for n, (percent, low) in enumerate(split.seats)
     )
 
 
 def check_masks(split: Split, vendor: Vendor) -> None:
-    """Refuse limits for three jobs or more by CU masks: these begin at two ends, and would overlap.
+    """Refuse on AMD limits for three jobs or more, whose CU masks would overlap, and priorities.
 
     Raises:
-        InputError: they would.
+        InputError: there are such.
     """
+    if vendor == "amd" and split.below_normal:
+        raise InputError(
+            f"{split} is not possible on an AMD GPU",
+            why="priority is one of clients of MPS, which is NVIDIA's",
+            fix="leave :low out",
+        )
     if vendor == "amd" and not can_be_masked(split):
         raise InputError(
             f"{split} is not possible on an AMD GPU",
@@ -182,15 +216,18 @@ def can_be_masked(split: Split) -> bool:
 def split_environments(
     split: Split, units_total: int | None, vendor: Vendor
 ) -> tuple[dict[str, str], ...]:
-    """Variables that hold each job to its share, in the order of the jobs; none without limits.
+    """Variables that hold each job to its share and priority; none of a job that has neither.
 
     Raises:
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
     """
     check_masks(split, vendor)
-    if not split.is_limited:
-        return tuple({} for _ in split.shares)
-    return tuple(share_environment(share, units_total, vendor) for share in split_shares(split))
+    return tuple(
+        share_environment(share, units_total, vendor)
+        if share.percent < WHOLE
+        else dict(BELOW_NORMAL if share.below_normal else {})
+        for share in split_shares(split)
+    )
 
 
 def best_within_tie(

@@ -61,6 +61,11 @@ def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
     return counted(f"{job}@{share:.3g}" for job, share in seats if share < WHOLE)
 
 
+def below_normal_text(jobs: Iterable[str]) -> str:
+    """What follows a way of sharing: `, a below normal priority`; empty where no job is."""
+    return f", {names} below normal priority" if (names := listed(jobs)) else ""
+
+
 def in_ranges(counts: Sequence[int], step: int) -> str:
     """Ascending counts, three or more in a row as `72 to 116`; see `listed`."""
     runs: list[list[int]] = []

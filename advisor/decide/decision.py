@@ -29,6 +29,7 @@ from advisor.core.objectives import (
     priced,
     work_of,
 )
+from advisor.core.records import grouped
 from advisor.core.split import (
     ISOLATING,
     SHARINGS,
@@ -275,12 +276,12 @@ def best_of(options: Iterable[RatedSplit], profiles: Sequence[Profile], tie: flo
 def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[object, ...]:
     """What orders splits that are worth the same, the smallest first, in any order of the jobs.
 
-    The fewest limits, the most even ones, the loosest, then what is worth more.
+    The fewest limits and priorities, the most even ones, the loosest, then what is worth more.
     """
     limits = [WHOLE - share for share in split.shares if share < WHOLE]
     seats = sorted(zip(jobs, split.shares, strict=True))
     return (
-        len(limits),
+        len(limits) + len(split.below_normal),
         split.gap_percent if limits else 0.0,
         sum(limits),
         SHARINGS.index(split.sharing),
@@ -292,14 +293,14 @@ def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[obje
 def best_of_each(decision: Decision) -> tuple[RatedSplit, ...]:
     """The best option of each kind of sharing; where none keeps the limits, the nearest.
 
-    The one that the answer is about is among them.
+    Those with a job below normal priority are a kind. The one that the answer is about is among
+    them.
     """
     tie, found = decision.request.policy.tie, list[RatedSplit]()
-    for sharing in SHARINGS:
-        own = [option for option in decision.options if option.sharing == sharing]
+    for own in grouped(decision.options, lambda o: o.split.below_normal or o.sharing).values():
         if kept := [option for option in own if not option.violations]:
             found.append(best_of(kept, decision.profiles, tie))
-        elif own:
+        else:
             least = min(worst_violation(option).by for option in own)
             near = [option for option in own if worst_violation(option).by == least]
             found.append(best_of(near, decision.profiles, tie))
@@ -359,11 +360,7 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
     """
     split = option.split
     total = next((p.units_total for p in profiles if p.units_total), None)
-    found = split_environments(split, total, vendor_of(profiles[0].gpu_model))
-    return tuple(
-        {} if share == WHOLE else variables
-        for share, variables in zip(split.shares, found, strict=True)
-    )
+    return split_environments(split, total, vendor_of(profiles[0].gpu_model))
 
 
 MOST_MORE_ENERGY = 0.1
@@ -560,9 +557,9 @@ def near_miss(decision: Decision) -> str | None:
     for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
         if not broken[option.place] and (accepted := accepting(option, profiles, request)):
             jobs = (profile.job for profile in profiles)
-            limits = limits_text(jobs, option.split.shares) or option.name
+            limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
             saved = less_or_more(option.prediction.energy_saved.value, 0)
-            return f"{limits} would take {saved} energy; accept it with {accepted}"
+            return f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
     return None
 
 

@@ -1,8 +1,9 @@
 """Every option of sharing a GPU that is looked at, for two to seven jobs. Pure.
 
 No limits, limits for those that fill the GPU, the same limit for everybody, time slicing, and a GPU
-for each job; of two jobs the nine splits too. All limits are at counts of SMs or CUs at which
-libraries compute right results (docs/measurements/results.md).
+for each job; of two jobs the nine splits too, and a job that fills the GPU below normal priority.
+All limits are at counts of SMs or CUs at which libraries compute right results
+(docs/measurements/results.md).
 """
 
 import functools
@@ -26,7 +27,7 @@ from advisor.core.split import (
 from advisor.errors import InputError
 from advisor.predict.predictions import is_within, safe_splits_of
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import fills
+from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
 
 MOST_WAYS = 60
@@ -42,8 +43,7 @@ class Running:
         cap_percent: The largest share that the newcomer can get.
     """
 
-    shares: tuple[float, ...]
-    sharing: Sharing
+    split: Split
     cap_percent: float
 
 
@@ -79,12 +79,13 @@ def options_of(
             _of_two(profiles, checked, fine=fine),
             _for_everybody(profiles, checked),
             _for_filling(profiles, checked, most_ways),
+            below_normal(profiles, checked),
             (without_limits(sharing, len(profiles)) for sharing in free),
             _safe(measured, profiles, checked),
         )
     kept = {split for split in found if not is_amd or can_be_masked(split)}
     kept.add(without_limits("exclusive", len(profiles)))
-    return tuple(sorted(kept, key=lambda s: (SHARINGS.index(s.sharing), s.shares)))
+    return tuple(sorted(kept, key=lambda s: (SHARINGS.index(s.sharing), s.below_normal, s.shares)))
 
 
 def wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
@@ -165,14 +166,46 @@ def _for_filling(
             yield Split(tuple(shares))
 
 
+BELOW_NORMAL_ON = "NVIDIA H200"
+"""Pairs were measured with priority on this GPU model alone, without a limit for the job below
+normal and with one of 50 %."""
+
+_NEAR_HALF = 10.0
+"""Percent that the safe limit for the latter may be off."""
+
+
+def below_normal(
+    profiles: Sequence[Profile], checked: CheckedCounts | None = None
+) -> tuple[Split, ...]:
+    """Two jobs of which one fills the GPU, below normal priority; none where that gives nothing."""
+    seats = tuple(seat for seat, profile in enumerate(profiles) if fills(profile))
+    if len(profiles) != ADVISED_JOBS or len(seats) != 1:
+        return ()
+    free = Split((WHOLE,) * len(profiles), "uncapped", seats)
+    is_known = profiles[0].gpu_model == BELOW_NORMAL_ON and all(p.kernels for p in profiles)
+    if not is_known or why_not_below_normal(profiles, free):
+        return ()
+    limits = _limits(profiles[seats[0]], checked)
+    half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
+    if abs(half - 50) > _NEAR_HALF:
+        return (free,)
+    shares = tuple(half if seat in seats else WHOLE for seat in range(len(profiles)))
+    return free, Split(shares, below_normal=seats)
+
+
 def _joining(
     running: Running, profiles: Sequence[Profile], checked: CheckedCounts | None
 ) -> Iterator[Split]:
-    """Every share that the last job can get, none among them where nothing bounds it."""
-    limits = [*_limits(profiles[-1], checked), WHOLE] if running.sharing == "limited" else [WHOLE]
-    for share in limits:
-        if share <= running.cap_percent:
-            yield Split((*running.shares, share), running.sharing)
+    """Every share that the last job can get, none among them where nothing bounds it.
+
+    None beside a job below normal priority where that was not measured.
+    """
+    limits = _limits(profiles[-1], checked) if running.split.is_limited else ()
+    for share in (*limits, WHOLE):
+        split = running.split.joined_by(share)
+        is_known = not split.below_normal or not why_not_below_normal(profiles, split)
+        if share <= running.cap_percent and is_known:
+            yield split
 
 
 @functools.cache

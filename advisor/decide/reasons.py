@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from advisor.core.interval import Interval
 from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
 from advisor.core.split import ISOLATING, NINE
+from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,
     Decision,
@@ -198,7 +199,13 @@ def _latency(
 
 
 def _unlimited(decision: Decision) -> Iterator[str]:
-    if decision.chosen.sharing == "uncapped":
+    if low := decision.chosen.split.below_normal:
+        names = listed(decision.profiles[n].job for n in low)
+        yield (
+            f"{names} runs below normal priority: that is in its environment, and the driver does "
+            "not tell whether it is taken"
+        )
+    elif decision.chosen.sharing == "uncapped":
         yield "without limits a job can take what another needs: speeds are hard to predict"
     elif decision.chosen.sharing == "time-sliced":
         yield (

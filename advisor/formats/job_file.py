@@ -271,7 +271,7 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     for name, value in found.items():
         if name in LIMIT_VARIABLES:
             raise value.fault(
-                "a job may not set this variable: it sets or lifts the limit of its share",
+                "a job may not set this variable: it sets or lifts its limit, or sets its priority",
                 fix="drop it; the share is chosen with --shares or --split",
             )
         if name.startswith(OUR_VARIABLES):

@@ -380,9 +380,10 @@ def first_status(
                 job=job.name,
                 rate_unit=job.progress.unit,
                 share_percent=share,
+                below_normal=low,
                 predicted_rate=known and known.rate,
             )
-            for job, share, known in zip(pair.jobs, pair.split.shares, expected, strict=True)
+            for job, (share, low), known in zip(pair.jobs, pair.split.seats, expected, strict=True)
         ),
         forecast=forecast,
         predicted_power_w=forecast and forecast.power_w,

@@ -244,6 +244,7 @@ class JobMonitor:
             job=self.job.job.name,
             rate_unit=self.job.job.progress.unit,
             share_percent=self.job.share.percent,
+            below_normal=self.job.share.below_normal,
             units_granted=self.job.granted.units,
             memory_limit_mib=self.job.granted.memory_mib,
             proven=proven,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from advisor.core.gpu import MemoryFit, Share
 from advisor.core.job import Job
-from advisor.core.split import MOST_JOBS, Split, check_masks, split_shares
+from advisor.core.split import MOST_JOBS, check_masks, split_shares
 from advisor.errors import (
     AdvisorError,
     InputError,
@@ -187,7 +187,7 @@ class Newcomers:
                 f"a limit of {share_percent:g} % cannot join jobs that run {pair.split}",
                 fix="ask for no limit: 100",
             )
-        split = Split((*pair.split.shares, share_percent), pair.split.sharing)
+        split = pair.split.joined_by(share_percent)
         check_masks(split, self._backend.gpu.vendor)
         together, gpu = (*(pair.jobs[n] for n in running), part.job), self._backend.gpu
         if len(together) > 1:

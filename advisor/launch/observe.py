@@ -174,6 +174,7 @@ def _parts(
             latency_p50_ms=stretch.latency_ms(n, 50),
             latency_p99_ms=stretch.latency_ms(n, 99),
             ended_first=n in ended,
+            below_normal=n in pair.split.below_normal,
         )
         for n, rate, known in zip(stretch.numbers, stretch.rates(), expected, strict=True)
     )

@@ -13,12 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from advisor.core.split import MOST_JOBS
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, loads
 from advisor.launch.spec import LaunchPart
-from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus
+from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus, split_of
 
 Came = Literal["finished", "failed", "lost", "ended"]
 """`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
@@ -189,7 +189,14 @@ class SeenLaunch:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
         is_open = heard and not (self.status.try_s or self.joining or self.stop_asked)
-        return is_open and 0 < len(self.running) < MOST_JOBS
+        is_low = any(job.status.below_normal for job in self.running)
+        # Two jobs were measured so, and no third beside them.
+        return is_open and 0 < len(self.running) < (ADVISED_JOBS if is_low else MOST_JOBS)
+
+    @property
+    def split(self) -> Split:
+        """Of those that run, one at least."""
+        return split_of((job.status for job in self.running), self.status.sharing)
 
 
 def see(folder: LaunchFolder) -> SeenLaunch:

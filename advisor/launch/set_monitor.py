@@ -13,7 +13,6 @@ from typing import Never
 from advisor.core.interval import Interval
 from advisor.core.job import VERDICT_FLAGS
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
-from advisor.core.split import Split
 from advisor.core.telemetry import TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import (
@@ -126,7 +125,7 @@ class SetMonitor:
         """
         self.expect(None)
         pair, now_s = self.pair, self._now_s()
-        split = Split((*pair.split.shares, job.share.percent), pair.split.sharing)
+        split = pair.split.joined_by(job.share.percent)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
         self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)

@@ -186,7 +186,8 @@ def limit_environment(
 ) -> dict[str, str]:
     """Variables that limit a job of this share; without a GPU as MPS takes them."""
     if gpu is None:
-        return share_environment(share, None, "nvidia") if pair.split.is_limited else {}
+        is_bound = pair.split.is_limited or share.below_normal
+        return share_environment(share, None, "nvidia") if is_bound else {}
     if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":

@@ -11,7 +11,7 @@ from typing import Literal
 from advisor.core.interval import Interval
 from advisor.core.job import Verdict
 from advisor.core.objectives import Prices
-from advisor.core.split import Sharing
+from advisor.core.split import Sharing, Split
 from advisor.launch.spec import Forecast
 from advisor.runtime.backend import Proof
 
@@ -174,6 +174,8 @@ class JobStatus:
     """One of the jobs that run now, or ran last.
 
     Attributes:
+        below_normal: Whether it runs below normal priority under MPS: the variable is in the
+            environment of its processes, and the driver tells nobody what came of it.
         units_granted: SMs or CUs read back under the limit, before the job started.
         memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
             limit, as where its need is not known, or MPS does not share the GPU.
@@ -210,6 +212,7 @@ class JobStatus:
     job: str
     rate_unit: str
     share_percent: float
+    below_normal: bool = False
     units_granted: int | None = None
     memory_limit_mib: int | None = None
     proven: bool = False
@@ -236,6 +239,11 @@ class JobStatus:
     ended_at: str | None = None
 
     @property
+    def share_text(self) -> str:
+        """Its share and priority, for a person."""
+        return f"{self.share_percent:g} %{' below normal' if self.below_normal else ''}"
+
+    @property
     def trouble(self) -> str | None:
         """What went wrong with it, or with its results."""
         return self.error or _RESULTS.get(self.results)
@@ -244,6 +252,13 @@ class JobStatus:
     def speed(self) -> float | None:
         """Relative speed over the last seconds, of one that is over the mean."""
         return self.mean_speed if self.relative_speed is None else self.relative_speed
+
+
+def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
+    """The split that jobs run at."""
+    seats = [(job.share_percent, job.below_normal) for job in jobs]
+    low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
+    return Split(tuple(share for share, _ in seats), sharing, low)
 
 
 HistoryValues = tuple[float | None, ...]

@@ -9,10 +9,10 @@ limits and intervals, shows of nearly all that they gain nothing.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ from advisor.decide.limits import (
     weight_of_low,
     with_card_memory,
 )
+from advisor.decide.options import below_normal
 from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
@@ -184,10 +185,10 @@ def _with_empty_seat(values: Floats) -> Floats:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-OF_UNEVEN = 0.82
+OF_UNEVEN, OF_EVEN = 0.82, 0.99
 """Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
 active idle power, which is what two can share; without a server, which answers in fuller batches,
-and without a job that computes in bursts, all. The model of pairs expects no pair of bundled jobs
+and without a job that computes in bursts, nearly all. No pair of bundled jobs is expected
 below (tests/integration/test_place_bound.py)."""
 
 AT_ONCE = 20
@@ -213,7 +214,7 @@ class _Pairs:
     def __init__(self, placing: Placing, number: int, many: _ManyAlone, floors: Floats) -> None:
         self._placing, self._number, self._floors = placing, number, floors
         pool = placing.pools[number]
-        self._model, profiles = pool.of_pairs, pool.profiles
+        self._model, profiles, self._checked = pool.of_pairs, pool.profiles, pool.checked
         self._there = [n for n, profile in enumerate(profiles) if profile]
         self._profiles: list[Profile] = [profile for profile in profiles if profile]
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
@@ -247,8 +248,19 @@ class _Pairs:
             some: list[list[int]] = pairs[start : start + AT_ONCE].tolist()
             asked = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
             for (a, b), found in zip(some, model.expected(asked), strict=True):
-                self.costs[a, b] = self._least(a, b, found) * (1 - ROUNDING)
+                least = min([self._least(a, b, found), *self._least_below_normal(a, b)])
+                self.costs[a, b] = least * (1 - ROUNDING)
                 self.roughly[a, b] = False
+
+    def below_normal(self, a: int, b: int) -> Predictions | None:
+        """Both with the one that fills below normal priority, by the law; None: that is no way."""
+        both = self._profiles[a], self._profiles[b]
+        ways = below_normal(both, self._checked)
+        return _LAW.predict(both, ways) if ways else None
+
+    def _least_below_normal(self, a: int, b: int) -> Iterator[float]:
+        if (p := self.below_normal(a, b)) is not None:
+            yield self._least(a, b, ExpectedPair(p.speeds[0], p.power_w[0]))
 
     def gains(self, places: Sequence[int], speeds: Floats, watts: Floats) -> Bools:
         """Whether work of jobs costs enough more one after the other, where that is possible.
@@ -277,7 +289,7 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
     uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
-    part = np.where(uneven[:, None] | uneven, OF_UNEVEN, 1.0)
+    part = np.where(uneven[:, None] | uneven, OF_UNEVEN, OF_EVEN)
     costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
     return costs
 
@@ -371,7 +383,7 @@ class SetAnswers:
     def pairs(self) -> Iterator[PlacedSet]:
         """Of all kinds."""
         counts = self.placing.counts
-        for pair in combinations_with_replacement(self.there, 2):
+        for pair in itertools.combinations_with_replacement(self.there, 2):
             if (pair[0] != pair[1] or counts[pair[0]] > 1) and (found := self.of(pair)):
                 yield found
 
@@ -474,12 +486,13 @@ class SetAnswers:
     def _told(
         self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
     ) -> Iterable[Prediction]:
-        """At the nine splits by the model of pairs, else by the law at a level."""
+        """At the nine splits by the model of pairs, with priority, or by the law at a level."""
         if level != NINE_SPLITS or self.pool.of_pairs is None:
             return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])
         a, b = (self.there.index(kind) for kind in kinds)
         splits = self.two.splits(a, b)
-        return self.pool.of_pairs.predict(profiles, splits) if splits else ()
+        told = [self.pool.of_pairs.predict(profiles, splits)] if splits else []
+        return itertools.chain(*told, self.two.below_normal(a, b) or ())
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib

@@ -119,6 +119,7 @@ def _runs(
             job=kind.name,
             work_s=work_s,
             share_percent=one.split.shares[n] if one.split else WHOLE,
+            below_normal=one.split is not None and n in one.split.below_normal,
             speed=work_s / time_s,
             beside=next((other for other in numbers if other != number), None),
         )

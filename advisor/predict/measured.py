@@ -61,7 +61,7 @@ class Window:
         tails = self.latencies_p99_ms
         return replace(
             self,
-            split=Split(tuple(self.split.shares[n] for n in order), self.split.sharing),
+            split=self.split.ordered(order),
             rates=tuple(self.rates[n] for n in order),
             latencies_p99_ms=tuple(tails[n] for n in order) if tails else (),
         )
@@ -89,8 +89,9 @@ def _fewer_of(
     names, by_name = Counter(p.job for p in profiles), {p.job: p for p in profiles}
     for jobs, of_jobs in windows.items():
         if 1 < len(jobs) < len(profiles) and Counter(jobs) <= names:
-            for split in dict.fromkeys(w.split for w in of_jobs if not w.split.is_limited):
-                yield [by_name[job] for job in jobs], split
+            for split in dict.fromkeys(w.split for w in of_jobs):
+                if not (split.is_limited or split.below_normal):
+                    yield [by_name[job] for job in jobs], split
 
 
 def _beyond(
@@ -104,7 +105,9 @@ def _beyond(
     names = np.array([profile.job for profile in profiles])
     counts = Counter(profile.job for profile in jobs)
     there = [free[names == job].sum(axis=0) >= count for job, count in counts.items()]
-    sharings = np.array(["uncapped" if s.is_limited else s.sharing for s in p.splits])
+    sharings = np.array(
+        ["" if s.below_normal else "uncapped" if s.is_limited else s.sharing for s in p.splits]
+    )
     are_alike = sharings == fewer.split.sharing
     are_slower = (sharings == "time-sliced") & (not any(map(fills, profiles)))
     all_there, speeds = np.logical_and.reduce(there), p.speeds
@@ -122,22 +125,21 @@ def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
     even, seen = _evened(window, names), set[Split]()
     seats = [[n for n, name in enumerate(names) if name == job] for job in dict.fromkeys(names)]
     back = sorted(range(len(names)), key=[n for of_job in seats for n in of_job].__getitem__)
-    differ = any(len({window.split.shares[n] for n in of_job}) > 1 for of_job in seats)
+    differ = any(len({window.split.seats[n] for n in of_job}) > 1 for of_job in seats)
     orders = itertools.product(*map(itertools.permutations, seats)) if differ else [seats]
     for order in orders:
         flat = [n for of_job in order for n in of_job]
-        found = tuple(window.split.shares[flat[n]] for n in back)
-        if (split := Split(found, window.split.sharing)) not in seen:
+        if (split := window.split.ordered([flat[n] for n in back])) not in seen:
             seen.add(split)
             yield even.ordered([flat[n] for n in back])
 
 
 def _evened(window: Window, names: Sequence[str]) -> Window:
     """With the mean of copies under one limit, which of them is which has no meaning."""
-    seats = list(zip(names, window.split.shares, strict=True))
+    seats = list(zip(names, window.split.seats, strict=True))
 
     def means(values: Sequence[float | None]) -> tuple[float | None, ...]:
-        of_seat: dict[tuple[str, float], list[float]] = {seat: [] for seat in seats}
+        of_seat = {seat: list[float]() for seat in seats}
         for seat, value in zip(seats, values, strict=True):
             if value is not None:
                 of_seat[seat].append(value)
@@ -345,7 +347,8 @@ class _Seen:
         own_spread = [math.log(b / a) / (2 * NORMAL_90) for a, b in zip(low, high, strict=True)]
         spread = np.maximum(np.maximum(own_spread, errors.least), of_card)
         own = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
-        kinds = np.array([f"{self.splits[row].sharing} {self.law[row]}" for row in rows])
+        of_rows = [(self.splits[row], self.law[row]) for row in rows]
+        kinds = np.array([f"{s.sharing} {s.below_normal} {law}" for s, law in of_rows])
         places = np.array([*itertools.zip_longest(*(shares[row] for row in rows), fillvalue=0.0)]).T
         apart = np.linalg.norm(places[:, None] - places[None, n:], axis=2) / errors.reach_percent
         alike = errors.of_jobs + (1 - errors.of_jobs) * np.exp(-(apart**2))

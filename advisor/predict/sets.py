@@ -12,7 +12,7 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -325,18 +325,93 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
 """p99 for each 1 that `TAILS` says, of servers that it was not fitted to, 5th and 95th percentile
 (docs/measurements/sets/tails.py); time-sliced for each 1 alone."""
 
-_POWER_ERRORS, _ENERGY_ERRORS = (
-    np.array([errors[name] for name in CLASSES]) for errors in (POWER_ERRORS, ENERGY_ERRORS)
-)
-SPEED_ENDS = np.array([SPEED_ERRORS[name] for name in CLASSES])
-P99_ENDS = np.array([astuple(P99_ERRORS[name]) for name in CLASSES])
-"""By the numbers of the classes."""
-
 
 def fills(profile: Profile) -> bool:
     """Whether a job fills the GPU alone; one of which no counter was read is taken to."""
     active = float(profile.values["sm_active_percent"][-1])
     return math.isnan(active) or active >= FILLS_PERCENT
+
+
+LEAST_OCCUPANCY_PERCENT = 25.0
+"""Of the warps that SMs can hold. A job that fills SMs with fewer has few blocks of many registers,
+which last as long as its kernels: matmul-bf16 (14 %) keeps others off as long below normal priority
+as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37 to 89 % for
+microseconds (docs/measurements/profiles.md)."""
+
+
+def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
+    """Why a priority below normal gives the other jobs nothing, or was not measured; else empty."""
+    for seat, profile in enumerate(profiles):
+        is_low, job = seat in split.below_normal, profile.job
+        if is_low != fills(profile):
+            told = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
+            return f"{told}: it was measured for a job that does, beside others that do not"
+        occupancy = float(profile.values["sm_occupancy_percent"][-1])
+        if is_low and occupancy < LEAST_OCCUPANCY_PERCENT:
+            return (
+                f"kernels of {job} fill the SMs with few, long blocks (occupancy {occupancy:.0f} "
+                "%), and what has priority waits until a block ends"
+            )
+    return ""
+
+
+def _below_normal(profiles: Sequence[Profile], split: Split) -> list[bool]:
+    """Which jobs run below normal priority, to the gain of the others."""
+    is_gain = split.below_normal and not why_not_below_normal(profiles, split)
+    return [bool(is_gain) and low for _, low in split.seats]
+
+
+@dataclass(frozen=True, slots=True)
+class BelowNormal:
+    """Jobs beside one that fills the GPU at a priority below normal.
+
+    Their kernels wait for blocks of that job, microseconds, and no longer for its kernels.
+
+    Attributes:
+        slowed: Kernels take 1 / (1 - slowed x DRAM activity of that job x its share) times as long
+            beside its blocks.
+        taken: Of the SMs that others keep active, the part that it loses.
+    """
+
+    slowed: float
+    taken: float
+
+    def beside(self, jobs: "JobsAlone", low: npt.NDArray[np.bool_]) -> "JobsAlone":
+        """The jobs as those at normal priority meet them; `low`, (jobs, ways), are those below."""
+        dram = np.where(low, jobs.dram * jobs.share / WHOLE, 0.0).sum(axis=0)
+        longer = np.where(low, 1.0, 1 / (1 - self.slowed * np.minimum(dram, 1.0)))
+        hold_s = np.where(low, 0.0, jobs.hold_s)
+        return replace(jobs, own_s=jobs.own_s * longer, hold_s=hold_s)
+
+    def could(self, jobs: "JobsAlone", low: npt.NDArray[np.bool_]) -> Floats:
+        """As `JobsAlone.could`, of jobs as `beside` tells them."""
+        others = np.where(low, 0.0, jobs.sm * jobs.kept(jobs.could)).sum(axis=0)
+        left = np.maximum(0.0, 1 - self.taken * others) * jobs.share / WHOLE
+        own = jobs.rate * np.minimum(1.0, left / np.maximum(jobs.sm, 1e-9))
+        return np.where(low, own, jobs.could)
+
+
+BELOW_NORMAL = BelowNormal(slowed=0.8, taken=0.8)
+
+LOW_SPEEDS = (0.82, 1.22), (0.41, 1.27), (0.96, 1.13)
+"""As `SPEED_ERRORS`, of a job below normal priority, and of those beside it, servers last: of 34
+windows of two of these none served less than 0.96 of what was asked."""
+
+LOW_POWER, LOW_ENERGY, LOW_P99 = (0.74, 1.06), (0.89, 1.07), Interval(0.82, 0.56, 1.15)
+"""As `POWER_ERRORS`, `ENERGY_ERRORS` and `P99_ERRORS`, of jobs with one below normal priority."""
+
+LOW, BESIDE_LOW, SERVED_LOW = range(len(CLASSES), len(CLASSES) + len(LOW_SPEEDS))
+
+
+_POWER_ERRORS, _ENERGY_ERRORS = (
+    np.array([*(errors[name] for name in CLASSES), *[below] * len(LOW_SPEEDS)])
+    for errors, below in ((POWER_ERRORS, LOW_POWER), (ENERGY_ERRORS, LOW_ENERGY))
+)
+SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
+P99_ENDS = np.array(
+    [astuple(of) for of in (*(P99_ERRORS[n] for n in CLASSES), *[LOW_P99] * len(LOW_SPEEDS))]
+)
+"""By the numbers of the classes, then of `LOW`, `BESIDE_LOW` and `SERVED_LOW`."""
 
 
 class SetPredictor:
@@ -352,8 +427,14 @@ class SetPredictor:
         in_turns, apart = (
             np.array([split.sharing == sharing for split in splits]) for sharing in ISOLATING
         )
-        classes = np.where(in_turns, SLICED, alone.classes)
-        could = np.where(in_turns, alone.in_turns, alone.could)
+        classes, could = np.where(in_turns, SLICED, alone.classes), alone.could
+        below = np.array([_below_normal(profiles, split) for split in splits]).T
+        if below.any():
+            alone = BELOW_NORMAL.beside(alone, below)
+            could = BELOW_NORMAL.could(alone, below)
+            own = np.where(below, LOW, np.where(alone.served, SERVED_LOW, BESIDE_LOW))
+            classes = np.where(below.any(axis=0), own, classes)
+        could = np.where(in_turns, alone.in_turns, could)
         speeds = np.minimum(could, alone.rate)
         low, high = np.moveaxis(SPEED_ENDS[classes], -1, 0)
         # What a server serves is as sure as that it could do more; of the rest chance decides.
@@ -388,10 +469,11 @@ class SetPredictor:
 def is_by_physics(split: Split) -> bool:
     """Whether the law of sets knows an option better than the model of pairs.
 
-    The model is off by less for two jobs at limits that add up to the GPU
+    The model is off by less for two jobs at limits that add up to the GPU, at normal priority
     (docs/measurements/sets.md).
     """
-    return len(split.shares) > ADVISED_JOBS or not split.is_limited or not _are_apart(split.shares)
+    of_model = len(split.shares) == ADVISED_JOBS and split.is_limited and not split.below_normal
+    return not of_model or not _are_apart(split.shares)
 
 
 def _are_apart(shares: Iterable[Any]) -> Any:

@@ -375,8 +375,8 @@ class Option:
     can wait, one after the other takes the same energy and the same GPU hours.
 
     Attributes:
-        split: Shares as people write them (`30/70`, 100 where a job has no limit); else the
-            sharing.
+        split: Shares as people write them (`30/70`, 100 where a job has no limit, `:low` behind
+            one below normal priority); else the sharing.
         sharing: How the jobs use the GPU: `limited` has a share for each.
         isolates: Whether a fault of one job leaves the others running.
         jobs: In the order that was asked.

@@ -19,6 +19,7 @@ class PlacedJob:
         gpu: Index of the GPU, from 0.
         number: Its place in the queue, from 1.
         share_percent: Of the GPU; 100 without a limit.
+        below_normal: Whether it runs below normal priority.
         speed: Mean relative speed from start to end.
         beside: Number of the job that it shares the GPU with; None: it is alone.
     """
@@ -30,6 +31,7 @@ class PlacedJob:
     job: str
     work_s: float
     share_percent: float
+    below_normal: bool = False
     speed: float
     beside: int | None
 

@@ -398,7 +398,8 @@ MOST_PAIRS = 100
 
 _DAY_S = 86400.0
 
-_SPLIT = r"^(uncapped|time-sliced|[0-9]{1,3}(\.[0-9]{1,3})?(/[0-9]{1,3}(\.[0-9]{1,3})?){1,6})$"
+_SEAT = r"[0-9]{1,3}(\.[0-9]{1,3})?(:low)?"
+_SPLIT = rf"^(uncapped|time-sliced|{_SEAT}(/{_SEAT}){{1,6}})$"
 """What OpenAPI says; the words and the numbers are checked where splits are read."""
 
 
@@ -420,8 +421,9 @@ class LaunchRequest(SharingRequest):
 
     Attributes:
         gpu: Index or UUID of a GPU of the host.
-        split: `30/70`, `100/50/100` (100 is no limit), `uncapped` or `time-sliced`, of all that
-            follow, too; None: the recommended one of each, for which objective and limits are.
+        split: `30/70`, `100/50/100` (100 is no limit), `100:low/100` (the first below normal
+            priority), `uncapped` or `time-sliced`, of all that follow, too; None: the recommended
+            one of each, for which objective and limits are.
         share_percent: Of a job that joins; 100 is no limit. None: the share that is worth most
             beside the others, for which objective and limits are.
         allow_unsafe: Launch at a given split or share also at counts of SMs at which results are

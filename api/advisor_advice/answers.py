@@ -163,8 +163,8 @@ class KnownSet:
         if len(asked.names) == 1:
             return self._copies(request)
         # The MPS daemon that runs sets no lower limit.
-        there = Running(shares=asked.running, sharing="limited", cap_percent=WHOLE)
-        return self.answer(request, there if asked.running else None)
+        there = Running(split=Split(asked.running), cap_percent=WHOLE) if asked.running else None
+        return self.answer(request, there)
 
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found

@@ -28,6 +28,7 @@ from advisor_advice.expected import (
     compared,
     expected_of,
     is_doubtful,
+    launched_split,
     measured_split,
     outdated_check,
     outdated_checks,
@@ -333,11 +334,10 @@ def measured_windows(
         [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     ):
         known = [by_job[job] for job in observation.jobs if job in by_job]
-        if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
-            shares = [part.share_percent for part in observation.parts]
-            if split := measured_split(observation.mode, shares):
-                window = replace(_window(split, observation), is_launch=True)
-                found[observation.jobs].append(window)
+        split = launched_split(observation) if len(known) == len(observation.jobs) else None
+        if split and not is_doubtful(observation, known, checked):
+            window = replace(_window(split, observation), is_launch=True)
+            found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 
 

@@ -7,7 +7,7 @@ profiled again, may be right by now.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -75,7 +75,7 @@ def expected_of(
         known = tuple(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
-        split = measured_split(observation.mode, (p.share_percent for p in observation.parts))
+        split = launched_split(observation)
         whole = split and len(known) == len(observation.parts) and is_within(split, known)
         if split and whole and not is_doubtful(observation, known, checked):
             groups[known].append((observation, split))
@@ -136,6 +136,13 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
         if ratio is not None:
             found[seen.jobs].append(ratio)
     return dict(found)
+
+
+def launched_split(seen: Observation) -> Split | None:
+    """The split of a launch, as `measured_split` has it."""
+    split = measured_split(seen.mode, (part.share_percent for part in seen.parts))
+    low = tuple(n for n, part in enumerate(seen.parts) if part.below_normal)
+    return split and replace(split, below_normal=low)
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:

@@ -8,7 +8,7 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.split import Sharing
-from advisor.core.wording import counted, less_or_more
+from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
@@ -23,7 +23,7 @@ from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay, is_by_physics
+from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
@@ -161,6 +161,7 @@ def with_forecast(
     Where the last one is to join the others, its share alone was asked for.
 
     Raises:
+        NoSplitError: a priority below normal was asked for where it does nothing.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
@@ -172,6 +173,13 @@ def with_forecast(
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
         notes = count_notes(pair, [host] * len(names), allow_unsafe=allow, joins=joins)
         return pair, (f"no forecast: {error}", *notes)
+    low = pair.split.below_normal
+    if low and (why := why_not_below_normal(profile_set.profiles, pair.split)):
+        raise NoSplitError(
+            f"{listed(names[n] for n in low)} below normal priority gives the others nothing",
+            why=why,
+            fix="leave :low out of the split",
+        )
     checked = checked_on(profile_set, settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)

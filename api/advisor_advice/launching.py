@@ -18,6 +18,7 @@ from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import check_memory
+from advisor.launch.status import split_of
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -186,15 +187,21 @@ def make_join(
         )
     job = frozen(name, settings)
     seats = zip(status.jobs, parts_of(folder, status), strict=True)
-    running = [(one.share_percent, part) for one, part in seats if one.outcome == "running"]
-    shares, parts = tuple(share for share, _ in running), tuple(part for _, part in running)
-    cap_percent = max(one.share_percent for one in status.jobs)
+    running = [(one, part) for one, part in seats if one.outcome == "running"]
+    parts = tuple(part for _, part in running)
+    low = [one.job for one, _ in running if one.below_normal]
+    if low and len(running) >= ADVISED_JOBS:
+        raise NoSplitError(
+            f"nobody joins {status.launch_id}, where {counted(low)} runs below normal priority",
+            why="so two jobs were measured, and no third beside them",
+            fix="ask again when one of them has ended",
+        )
+    if not parts:
+        raise InputError(f"nobody runs in {status.launch_id} any more")
+    split = split_of((one for one, _ in running), status.sharing)
     if share_percent is not None:
-        Share(share_percent)
-        if not parts:
-            raise InputError(f"nobody runs in {status.launch_id} any more")
-        split = Split((*shares, share_percent), status.sharing)
-        made = LaunchSet(split=split, parts=(*parts, LaunchPart(job=job)))
+        joined = split.joined_by(Share(share_percent).percent)
+        made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
     try:
@@ -202,7 +209,7 @@ def make_join(
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
-    there = Running(shares=shares, sharing=status.sharing, cap_percent=cap_percent)
+    there = Running(split=split, cap_percent=max(one.share_percent for one in status.jobs))
     made = forecasting.joining(parts, job, there, wanted, settings)
     return _spec(status.launch_id, [made], wanted)
 

@@ -482,7 +482,7 @@ def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
             share_percent=shares[n],
             speed=one.speeds[n],
             p99_ms=one.p99_ms[n],
-            environment={} if shares[n] == WHOLE else limits[n],
+            environment=limits[n],
             one_window=profile is not None and ONE_WINDOW in profile.flags,
             work_s=plan.placing.kinds[kind].work_s,
             time_s=one.times_s[n] if one.times_s else None,

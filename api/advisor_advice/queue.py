@@ -15,7 +15,7 @@ from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
-from advisor.core.split import Sharing, Split
+from advisor.core.split import Split
 from advisor.decide.limits import Request, floor, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
@@ -88,9 +88,7 @@ class QueueCard:
         """By name of job."""
         return {p.job: p for p in self.known.found.profiles} if self.known else {}
 
-    def expected(
-        self, jobs: Sequence[str], shares: Sequence[float], sharing: Sharing
-    ) -> Prediction | None:
+    def expected(self, jobs: Sequence[str], split: Split) -> Prediction | None:
         """What jobs do together; None: one of them has no profile, or none at its share."""
         if not self.known or not jobs or any(job not in self.profiles for job in jobs):
             return None
@@ -99,8 +97,8 @@ class QueueCard:
         )
         try:
             if len(jobs) == 1:
-                return _alone(profiles[0], shares[0])
-            return predictor.predict(profiles, [Split(tuple(shares), sharing)])[0]
+                return _alone(profiles[0], split.shares[0])
+            return predictor.predict(profiles, [split])[0]
         except InputError:
             return None
 
@@ -125,7 +123,7 @@ class QueueCard:
         """
         parts = tuple(self.held_to(LaunchPart(job=job)) for job in jobs)
         # No running job has a limit; a job that joins may need one.
-        split = Split(split.shares) if split.sharing == "uncapped" else split
+        split = replace(split, sharing="limited") if split.sharing == "uncapped" else split
         made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
         return forecasting.with_forecast(made, self.wanted, settings)[0]
 
@@ -194,7 +192,7 @@ class OpenCard:
             profiles=profiles,
             ask=asked_of(card.known, request, there),
             running=tuple(map(names.index, self.running)),
-            now=there and card.expected(self.running, there.shares, there.sharing),
+            now=there and card.expected(self.running, there.split),
         )
 
 
@@ -224,12 +222,12 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     for one in Counter(plan.sets).elements():
         there, split = next(free[one.pool]), one.split or Split((WHOLE,))
         if not there.running:
-            seats = sorted(
-                zip(one.kinds, split.shares, strict=True),
-                key=lambda seat: (not kinds[seat[0]].is_server, waiting.index(names[seat[0]])),
+            order = sorted(
+                range(len(seats := one.kinds)),
+                key=lambda n: (not kinds[seats[n]].is_server, waiting.index(names[seats[n]])),
             )
-            one = replace(one, kinds=tuple(kind for kind, _ in seats))
-            split = replace(split, shares=tuple(share for _, share in seats))
+            one = replace(one, kinds=tuple(seats[n] for n in order))
+            split = split.ordered(order)
         found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
     return found
 
@@ -469,13 +467,11 @@ class QueueRun:
         known = frozenset(name for name in able if name in card.profiles)
         if (launch := _on(card, look)) is None:
             return OpenCard(card=card, able=known - {*one_by_one})
-        sharing = launch.status.sharing
         names = tuple(job.part.job.name for job in launch.running)
-        shares = tuple(job.status.share_percent for job in launch.running)
-        if not launch.has_room or {*names} & {*alone} or not card.expected(names, shares, sharing):
+        if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        there = Running(shares=shares, sharing=sharing, cap_percent=WHOLE)
+        there = Running(split=launch.split, cap_percent=WHOLE)
         return OpenCard(card=card, able=known - refused, running=names, there=there)
 
     def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:

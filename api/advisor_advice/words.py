@@ -4,12 +4,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from advisor.core.gpu import UNIT_NAMES, WHOLE, units_for_share, vendor_of
+from advisor.core.gpu import PRIORITY, UNIT_NAMES, WHOLE, units_for_share, vendor_of
 from advisor.core.interval import Interval
 from advisor.core.objectives import COST
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing
-from advisor.core.wording import as_asked, count_of, counted, less_or_more, limits_text, listed
+from advisor.core.wording import (
+    as_asked,
+    below_normal_text,
+    count_of,
+    counted,
+    less_or_more,
+    limits_text,
+    listed,
+)
 from advisor.decide.decision import (
     HOUR_S,
     LEAST_TIME_SAVED,
@@ -115,9 +123,10 @@ def _verdict(r: Decision) -> str:
     if way is None:
         return f"DO NOT SHARE: {names} {apart}"
     verdict = "SHARE" if r.choice else f"YOUR CALL: {apart}, or share for time"
+    low = below_normal_text(jobs[n] for n in way.split.below_normal)
     if way.sharing != "limited":
-        return f"{verdict}: {names} {WORDS[way.sharing]}"
-    return f"{verdict}: {_seats_of_two(r, way) if is_pair else _seats(r, way)}"
+        return f"{verdict}: {names} {WORDS[way.sharing]}{low}"
+    return f"{verdict}: {_seats_of_two(r, way) if is_pair else _seats(r, way)}{low}"
 
 
 # Two jobs.
@@ -156,7 +165,8 @@ def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     fault = "leaves the other" if way.sharing in ISOLATING else "ends both"
     of = f" of {limit_w:.0f}" if limit_w else ""
     yield "Risk", f"a fault of one {fault}; power {p.power_w.value:.0f}{of} W{held}"
-    split = f" --split {way.name}" if way is r.call or way.sharing != "limited" else ""
+    is_named = way is r.call or way.sharing != "limited" or way.split.below_normal
+    split = f" --split {way.name}" if is_named else ""
     yield "Start", f"advisor launch {as_asked(p.job for p in r.profiles)}{split}"
     yield from _near(near_miss(r))
 
@@ -306,10 +316,16 @@ def ways_not_taken(r: Decision) -> Iterator[str]:
     for way in sorted(ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
         if (r.choice and way.split == r.choice.name) or way.sharing == "exclusive":
             continue
-        said = WORDS.get(way.sharing, f"with {limits_of(way)}")
+        said = way_of_option(way)
         saved = f"{said} it would take {less_or_more(way.energy_saved.value, 0)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
     yield f"{count_of(len(r.options), 'way')} looked at"
+
+
+def way_of_option(way: Option) -> str:
+    """How an option shares the GPU."""
+    low = below_normal_text(s.job for s in way.jobs if PRIORITY in s.environment)
+    return WORDS.get(way.sharing, f"with {limits_of(way)}") + low
 
 
 def limits_of(way: Option) -> str:

@@ -73,8 +73,8 @@ class Rules:
     split: Annotated[
         str | None,
         typer.Option(
-            help="30/70, 100/50/100 (100 is no limit), uncapped or time-sliced; if not given, the "
-            "recommended one"
+            help="30/70, 100:low/50 (100: no limit, low: priority), uncapped or time-sliced; "
+            "else the recommended one"
         ),
     ] = None
     share_percent: Annotated[

@@ -24,7 +24,7 @@ from advisor.core.records import (
     energy_apart_j,
     energy_to_end_j,
 )
-from advisor.core.wording import as_asked, energy_text, less_or_more, listed
+from advisor.core.wording import as_asked, below_normal_text, energy_text, less_or_more, listed
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.rows import from_row, to_row
@@ -32,7 +32,7 @@ from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder, observation_lines
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.start import LOG
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.status import JobStatus, LaunchStatus, split_of
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
@@ -200,7 +200,7 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
         speed = "" if (own := job.speed) is None else f"{100 * own:.0f} %"
         units = "" if job.units_granted is None else str(job.units_granted)
-        share, progress = f"{job.share_percent:g} %", f"{job.steps:,.0f}"
+        share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
         rate = job.mean_rate if job.rate is None else job.rate
         beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
@@ -291,7 +291,7 @@ def _job(job: JobStatus) -> str:
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
-    return f"{job.job} {job.share_percent:g} %{units}{joined} {job.outcome}{rate}{speed}{tail}"
+    return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
 
 
 def _percent(part: float | None) -> str:
@@ -399,12 +399,13 @@ def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str
 
 
 def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
+    low = below_normal_text(job.part.job for job in jobs if job.part.below_normal)
     if seen.mode in _FREE:
-        return _FREE[seen.mode]
+        return _FREE[seen.mode] + low
     units = " + ".join(str(job.part.units) for job in jobs)
     if not seen.units_total or "None" in units:
-        return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}"
-    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}"
+        return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
+    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}{low}"
 
 
 def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
@@ -552,7 +553,6 @@ def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
 
 def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
     if jobs:
-        shares = "/".join(f"{job.share_percent:g}" for job in status.jobs)
-        split = shares if status.sharing == "limited" else status.sharing
+        split = split_of(status.jobs, status.sharing)
         names = as_asked(job.job for job in status.jobs)
         yield "Again", f"advisor launch {names} --split {split}"

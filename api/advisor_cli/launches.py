@@ -171,4 +171,4 @@ def _seat(job: JobStatus) -> str:
     left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
     speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
     unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
-    return f"{job.job} {job.share_percent:g} %{speed}{unknown}{joined}{left}"
+    return f"{job.job} {job.share_text}{speed}{unknown}{joined}{left}"

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
+from advisor.core.split import Split
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
@@ -405,8 +406,9 @@ def _run_text(run: PlacedJob, beside: PlacedJob | None) -> str:
     if beside is None:
         return f"{run.job} until {duration_text(run.end_s)}"
     until = duration_text(max(run.end_s, beside.end_s))
-    shares = f"{run.share_percent:g}/{beside.share_percent:g}"
-    return f"{run.job} + {beside.job} at {shares} until {until}"
+    low = tuple(n for n, one in enumerate((run, beside)) if one.below_normal)
+    split = Split((run.share_percent, beside.share_percent), below_normal=low)
+    return f"{run.job} + {beside.job} at {split} until {until}"
 
 
 def _launches(found: Placement) -> Iterator[str]:

@@ -196,11 +196,11 @@ def plot(r: Decision, width: int = 78, height: int = 16) -> str:
     canvas.clear_figure()
     canvas.theme("clear")
     canvas.plotsize(width, height)
-    splits = [o for o in r.options if o.sharing == "limited"]
+    splits = [o for o in r.options if o.sharing == "limited" and not o.split.below_normal]
     shares = [o.prediction.split.shares[0] for o in splits]
     if splits:
         canvas.plot(shares, [_shown(o, r.request.objective) for o in splits], label="splits")
-    for option in r.options[len(splits) :]:
+    for option in (o for o in r.options if o not in splits):
         level = [_shown(option, r.request.objective)] * 2
         canvas.plot([0, 100], level, label=option.name, marker="braille")
     canvas.title(_heading(r.request.objective))

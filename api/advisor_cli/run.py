@@ -184,9 +184,8 @@ def _seated(
         steps = works_s[name] * job.part.solo_rate
     expected = None
     if card and job in running:
-        shares = [one.status.share_percent for one in running]
         names = [one.part.job.name for one in running]
-        expected = card.expected(names, shares, launch.status.sharing)
+        expected = card.expected(names, launch.split)
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,
@@ -622,7 +621,7 @@ def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
 
 def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:
     names, split = [job.name for job in made.jobs], made.split
-    expected = card.expected(names, split.shares, split.sharing)
+    expected = card.expected(names, split)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
         _RunJob(

@@ -327,6 +327,8 @@ def _basis(seen: Overview) -> str:
 def _share(launch: LaunchStatus, job: JobStatus) -> str:
     if job.outcome not in GOING:
         return job.outcome
+    if job.below_normal:
+        return job.share_text
     if launch.sharing != "limited" or job.share_percent >= 100:
         return _SHARINGS.get(launch.sharing, "no limit")
     units = "" if job.units_granted is None else f" {job.units_granted} SMs"

@@ -23,12 +23,12 @@ from advisor.client import (
     Recommendation,
     RecommendationRequest,
 )
-from advisor.core.gpu import MEMORY_MIB, PERCENTAGE, WHOLE, MemoryFit, Share
+from advisor.core.gpu import MEMORY_MIB, PERCENTAGE, PRIORITY, WHOLE, MemoryFit, Share
 from advisor.core.records import grouped
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.placement.solver import solved
-from advisor.wire.answers import AskedJob
+from advisor.wire.answers import AskedJob, Option
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -237,7 +237,7 @@ def is_share(text: str) -> bool:
 
 
 def _read(answer: Recommendation, asked: Question) -> Answer:
-    choice = answer.choice
+    choice = _settable(answer)
     if choice is None or choice.sharing not in ("limited", "uncapped"):
         better = f"{choice.sharing} is better" if choice else "separate GPUs are better"
         return Apart(better, _needs_mib(answer.jobs))
@@ -255,6 +255,19 @@ def _read(answer: Recommendation, asked: Question) -> Answer:
         split=choice.split,
         gpu_model=answer.gpu_model,
     )
+
+
+def _settable(answer: Recommendation) -> Option | None:
+    """The choice; where that has a priority, which is not set here, the best without any."""
+    kept = [way for way in answer.candidates if not (way.violations or _has_priority(way))]
+    if answer.choice is None or not _has_priority(answer.choice):
+        return answer.choice
+    best = max(kept, key=lambda way: way.energy_saved.value, default=None)
+    return best if best and best.energy_saved.value > 0 else None
+
+
+def _has_priority(way: Option) -> bool:
+    return any(PRIORITY in job.environment for job in way.jobs)
 
 
 def _needs_mib(jobs: Sequence[AskedJob]) -> tuple[float | None, ...]:

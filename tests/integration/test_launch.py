@@ -67,15 +67,16 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
 
 def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
-    arguments = ("launch", "one", "two", "--split", "30/70", "--then", "one+one", "--dry-run")
+    arguments = ("launch", "one", "two", "--split", "30/70:low", "--then", "one+one", "--dry-run")
     done = jobs.advisor(*arguments, "--json", ADVISOR_DATABASE_URL=secret)
     plan = read(LaunchSpec, json.dumps(answer_of(done.stdout)))
     first, second = plan.pairs
     assert [part.units for part in first.parts] == [38, 92]
-    assert (str(second.split), second.jobs[0].command) == ("30/70", first.jobs[0].command)
+    assert (str(second.split), second.jobs[0].command) == ("30/70:low", first.jobs[0].command)
     shown = jobs.advisor(*arguments).stdout
     for words in (
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=70", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=135970M",
+        "CUDA_MPS_CLIENT_PRIORITY=1",
         f"CUDA_MPS_PIPE_DIRECTORY={jobs.pipe_dir}", f"CUDA_VISIBLE_DEVICES={UUID}",
         f"on GPU {UUID}", "100 + 100 of 136582 MiB: fits",
     ):  # fmt: skip

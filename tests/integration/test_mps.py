@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,19 @@ def test_client_with_other_variables_is_refused(
         (host.pipe_dir / "clients" / str(pid)).touch()
         with pytest.raises(LimitNotProvenError, match=message):
             backend.check_clients(Share(30), lambda: [pid])
+
+
+@pytest.mark.parametrize("is_low", [False, True])
+def test_priority_is_looked_for_in_the_environment_of_the_process(
+    backend: MpsBackend, host: FakeHost, is_low: bool
+) -> None:
+    """The server does not tell the priority of a client; what it was started with can be read."""
+    share = Share(30, below_normal=is_low)
+    with sleeper(backend.environment(share)) as pid:
+        (host.pipe_dir / "clients" / str(pid)).touch()
+        backend.check_clients(share, lambda: [pid])
+        with pytest.raises(LimitNotProvenError, match="CUDA_MPS_CLIENT_PRIORITY"):
+            backend.check_clients(replace(share, below_normal=not is_low), lambda: [pid])
 
 
 @pytest.mark.parametrize("reply", ["Server 12 not found", "12 x", "-1"])

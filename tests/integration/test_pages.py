@@ -387,11 +387,15 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     visit.open(PAGES["pair"])
     plot = visit.page.locator(".charts figure svg").first
     box = some(plot.bounding_box())
-    plot.click(position={"x": box["width"] * 0.4, "y": 100})
+    plot.click(position={"x": box["width"] * 0.33, "y": 100})
     assert visit.text("#said").startswith("50/50:")
-    plot.click(position={"x": box["width"] - 14 - 160, "y": 100})
-    assert visit.text("#said").startswith("uncapped:")
-    assert "without a percentage" in (visit.page.text_content("#environment") or "")
+    for from_right, way, by_hand in (
+        (224, "uncapped:", "without a percentage"),
+        (160, "100:low/100:", "CUDA_MPS_CLIENT_PRIORITY=1"),
+    ):
+        plot.click(position={"x": box["width"] - 14 - from_right, "y": 100})
+        assert visit.text("#said").startswith(way)
+        assert by_hand in (visit.page.text_content("#environment") or "")
     marks = visit.page.locator("#results > figure circle.fill-a, #results > figure rect.fill-b")
     for mark in marks.all()[:3]:
         marked = some(mark.bounding_box())
@@ -432,7 +436,7 @@ def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) ->
         bundled = [] if stored else points
         visit.play(f"{path}*", {**told, "stored": stored, "bundled": bundled, "next": None})
         visit.open(PAGES["pair"])
-        assert visit.text("#basis") == "At 47/100: predicted"
+        assert visit.text("#basis") == "At 100:low/100: predicted"
         visit.page.click("button:text-is('50/50')")
         assert words in visit.text("#basis")
         visit.page.unroute_all()

@@ -82,7 +82,7 @@ def test_limits_reach_the_answer() -> None:
     both = as_json(*PAIR, "--min-speed", "0.4")["choice"]
     assert min(job["speed"]["value"] for job in both["jobs"]) >= 0.4
     assert as_json(*PAIR, "--memory", "3GiB")["choice"] is None
-    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["sharing"] == "limited"
+    assert as_json(*PAIR, "--memory", "4GiB")["choice"]["sharing"] == "uncapped"
     assert as_json(*PAIR, "--min-speed=0", "--max-power=350")["choice"]["power_w"]["value"] <= 350
     assert NoSplitError.exit_code == 10
     assert "nearest is " in error(NoSplitError, *PAIR, "--max-power", "100")

@@ -1130,6 +1130,8 @@ def _fault(seen: Observation) -> str | None:
         return "launches that failed"
     if not seen.power_w or not all(part.rate for part in seen.parts):
         return "launches without a rate or the power"
+    if any(part.below_normal for part in seen.parts):
+        return "launches with a job below normal priority"
     if _settled_s(seen) < LEAST_S:
         return f"launches together for less than {SETTLE_S + LEAST_S:g} s"
     if seen.mode in _LIMITED and not all(part.units for part in seen.parts):

@@ -45,6 +45,6 @@ export function countedNames({ jobs }) {
 const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "in turns" };
 
 export function splitName({ sharing, jobs }) {
-  if (sharing !== "limited") return WITHOUT_SPLIT[sharing] ?? sharing;
-  return jobs.map((job) => number(job.share_percent)).join("/");
+  if (sharing !== "limited" && !jobs.some((job) => job.below_normal)) return WITHOUT_SPLIT[sharing] ?? sharing;
+  return jobs.map((job) => `${number(job.share_percent)}${job.below_normal ? ":low" : ""}`).join("/");
 }

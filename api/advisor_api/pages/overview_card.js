@@ -80,7 +80,7 @@ function shares({ units_total }, launch) {
   });
   const units = launch.jobs.map((job) => job.units_granted);
   const used = fits && units_total && units.every((unit) => unit !== null) ? `${units.reduce((a, b) => a + b, 0)} of ${units_total} SMs` : "";
-  const text = launch.sharing === "limited" ? used || splitName(launch) : launch.sharing === "uncapped" ? "no limits" : "in turns";
+  const text = (launch.sharing === "limited" && used) || splitName(launch);
   return html(
     "div",
     { class: "meter-row" },
@@ -100,7 +100,7 @@ function seat(launch, job, n) {
   const predicted = expected && !job.joined_at ? expected.rate.value / expected.solo_rate : null;
   const most = Math.max(1, speed ?? 0, predicted ?? 0);
   const limit = launch.sharing === "limited" && job.share_percent < 100 ? `${number(job.share_percent)} %${job.units_granted === null ? "" : `, ${job.units_granted} SMs`}` : "no limit";
-  const facts = [limit, job.outcome === "running" ? null : job.outcome, promise(job)].filter(Boolean);
+  const facts = [limit, job.below_normal ? "below normal priority" : null, job.outcome === "running" ? null : job.outcome, promise(job)].filter(Boolean);
   return html(
     "li",
     {},

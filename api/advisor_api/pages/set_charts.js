@@ -30,7 +30,7 @@ export function charts(view, onpick) {
 function make(view, onpick, title, unit, scale, lines) {
   const measured = measuredSpots(view);
   const slots = [
-    ...view.options.filter((option) => option.sharing !== "limited").map((option) => option.sharing),
+    ...view.options.filter((option) => option.sharing !== "limited").map((option) => option.split),
     ...measured.map((point) => point.spot.slot).filter(Boolean),
   ];
   return chart({
@@ -46,7 +46,7 @@ function make(view, onpick, title, unit, scale, lines) {
       slots: Object.fromEntries(
         view.options
           .filter((option) => option.sharing !== "limited")
-          .map((option) => [option.sharing, scaled(pick(option), scale)]),
+          .map((option) => [option.split, scaled(pick(option), scale)]),
       ),
     })),
     measured: measured.flatMap((point) =>
@@ -70,7 +70,7 @@ function domain({ splits }) {
 // The option that is nearest to a place on a chart; time-slicing is measured, but no option.
 function nearest(view, place) {
   const { splits, options, best } = view;
-  if (place.slot) return options.find((option) => option.sharing === place.slot) ?? best;
+  if (place.slot) return options.find((option) => option.split === place.slot) ?? best;
   const gap = (option) => Math.abs(option.jobs[0].share_percent - place.x);
   return splits.reduce((near, option) => (gap(option) < gap(near) ? option : near), splits[0] ?? best);
 }

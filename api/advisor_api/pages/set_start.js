@@ -44,10 +44,10 @@ function command({ names }, { sharing, split }) {
 }
 
 // Null: nothing is to be set.
-function lines({ names }, { sharing, jobs }) {
+function lines({ names }, { sharing, split, jobs }) {
   if (sharing === "exclusive") return null;
   if (sharing === "time-sliced") return ["# start all on one GPU for which no MPS daemon runs"];
-  if (sharing === "uncapped") return ["# start all as clients of one MPS daemon, without a percentage"];
+  if (split === "uncapped") return ["# start all as clients of one MPS daemon, without a percentage"];
   const environments = jobs.map((job) => job.environment);
   const of = (job, variables) => Object.entries(variables).flatMap(([name, value], i) => [...(i ? [] : [`# in the shell that starts ${job}`]), `export ${name}=${value}`]);
   return [

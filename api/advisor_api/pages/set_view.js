@@ -54,7 +54,7 @@ export function slowest({ jobs, sharing }) {
 
 // Where an option stands on the charts over a share; two may have the same first share.
 export function spot(option) {
-  if (option.sharing !== "limited") return { slot: option.sharing };
+  if (option.sharing !== "limited") return { slot: option.split };
   return { x: option.jobs[0].share_percent, key: option.split };
 }
 
@@ -101,8 +101,8 @@ function sum(values) {
 }
 
 function isAt(point, option) {
-  if (option.sharing !== "limited" || point.sharing !== "limited") return point.sharing === option.sharing;
-  return option.jobs.every((job, i) => Math.abs(job.share_percent - point.shares[i]) < 0.3);
+  if (option.sharing !== "limited" || point.sharing !== "limited") return point.sharing === option.split;
+  return !option.split.includes(":low") && option.jobs.every((job, i) => Math.abs(job.share_percent - point.shares[i]) < 0.3);
 }
 
 // What was measured at an option, the mean where there is more than one point.

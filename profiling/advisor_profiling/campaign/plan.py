@@ -166,10 +166,10 @@ def units_of(gpu: Gpu) -> int:
 
 
 def _percentages(text: str, where: str) -> Split:
-    """Shares of two jobs: plans measure pairs."""
+    """Shares of two jobs at normal priority: plans measure pairs."""
     why, fix = "a plan measures two jobs at a time", ""
     try:
-        if len((split := parse_split(text)).shares) == PAIR:
+        if len((split := parse_split(text)).shares) == PAIR and not split.below_normal:
             return split
     except InputError as error:
         why, fix = error.why, error.fix if error.why else ""

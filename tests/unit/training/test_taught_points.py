@@ -190,6 +190,14 @@ WENT_ON = Observation(
 )  # fmt: skip
 
 
+def test_a_launch_with_a_job_below_normal_priority_teaches_nothing_of_others() -> None:
+    """A model that took it for one without limits would expect too much of these."""
+    low = tuple(replace(part, below_normal=part.job == "a") for part in WENT_ON.parts)
+    found = teach([replace(WENT_ON, parts=low)], [])
+    assert (found.points, found.references) == ((), ())
+    assert [why for why in map(str, found.left_out) if "below normal priority" in why]
+
+
 def test_every_column_of_a_launch_is_kept() -> None:
     made: dict[str, Any] = ALIKE | {"run": f"launches on {CARD}", "source": OBSERVED_SOURCE}
     together = PairPoint(

@@ -1,10 +1,20 @@
 """Splits: their text, what is refused, candidates, ties, and memory."""
 
+from random import Random
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import MEMORY_PART, MemoryFit, Vendor, grantable, quantum, units_for_share
+from advisor.core.gpu import (
+    MEMORY_PART,
+    PRIORITY,
+    MemoryFit,
+    Vendor,
+    grantable,
+    quantum,
+    units_for_share,
+)
 from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,
@@ -157,8 +167,34 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     assert len(split_environments(three, 132, "nvidia")) == 3
     assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
     two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
-    masks = [env["HSA_CU_MASK"] for env in two]
-    assert masks == ["0:0-303", "0:0-79", "0:152-303", "0:0-303"]
+    masks = [env.get("HSA_CU_MASK") for env in two]
+    assert masks == [None, "0:0-79", "0:152-303", None]
+
+
+@given(st.lists(st.tuples(shares, st.booleans()), min_size=2, max_size=7), st.randoms())
+def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
+    seats: list[tuple[float, bool]], chance: Random
+) -> None:
+    """What is written is read again, and in another order of the jobs it stays with its job."""
+    low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
+    assume(len(low) < len(seats))
+    written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
+    split = parse_split(written, len(seats))
+    assert split.below_normal == low
+    assert parse_split(str(split), len(seats)) == split
+    variables = split_environments(split, 132, "nvidia")
+    assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
+    order = chance.sample(range(len(seats)), len(seats))
+    moved = split.ordered(order)
+    assert moved.seats == tuple(split.seats[n] for n in order)
+    assert (moved.below_normal == ()) == (low == ())
+
+
+def test_priority_below_normal_is_of_some_jobs_under_mps() -> None:
+    with pytest.raises(InputError, match="all jobs below normal priority are as all at normal"):
+        parse_split("100:low/100:low")
+    with pytest.raises(InputError, match="not possible on an AMD GPU"):
+        split_environments(parse_split("100:low/100"), 304, "amd")
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)

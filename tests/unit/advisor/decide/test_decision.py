@@ -309,7 +309,7 @@ def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
 
 
 def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
-    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    running = Running(split=Split((30.0, 50.0)), cap_percent=50.0)
     request = Request(min_speed={"big": 0.9})
     found = decide(Outlook([SMALL, SMALL, BIG], SetPredictor()), request, running=running)
     assert found.choice is None

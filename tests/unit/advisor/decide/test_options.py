@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,10 @@ from made_up_profiles import active_job as job
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import WHOLE, grantable, share_for_units, units_for_share
-from advisor.core.split import NINE, Split
+from advisor.core.split import NINE, Split, without_limits
 from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Kernels, Profile
 from advisor.validity.safe_counts import CheckedCounts
 
 SMALL, BIG = job("small"), job("big", 97.0, 690.0)
@@ -141,6 +143,38 @@ def test_amd_gpus_hold_two_limits_and_have_no_turns_to_choose() -> None:
     assert max(sum(share < WHOLE for share in split.shares) for split in found) == 2
 
 
+COUNTED = Kernels(per_unit=1.0, per_unit_stderr=0.0, hold_s=1e-3, hold_stderr_s=0.0, source="probe")
+
+
+def counted(one: Profile, occupancy: float = 50.0, **fields: Any) -> Profile:
+    values = {**one.values, "sm_occupancy_percent": np.full(len(one.shares), occupancy)}
+    return dataclasses.replace(one, values=values, **{"kernels": COUNTED} | fields)
+
+
+def below_normal_of(*profiles: Profile) -> list[str]:
+    return [str(split) for split in options_of(profiles) if split.below_normal]
+
+
+def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
+    """Without a limit, and at the safe count next to half the GPU: so it was measured."""
+    small, big = counted(SMALL), counted(BIG)
+    assert below_normal_of(big, small) == ["50:low/100", "100:low/100"]
+    assert below_normal_of(small, big) == ["100/50:low", "100/100:low"]
+    never: list[tuple[Profile, ...]] = [
+        (counted(BIG, 14.0), small),
+        (counted(BIG, kernels=None), small),
+        (big, dataclasses.replace(big, job="other")),
+        (small, dataclasses.replace(small, job="other")),
+        (big, small, dataclasses.replace(small, job="third")),
+        tuple(dataclasses.replace(one, gpu_model="NVIDIA A100") for one in (big, small)),
+    ]
+    assert [below_normal_of(*jobs) for jobs in never] == [[]] * len(never)
+    # So does one that is left over, beside who joins it.
+    left = Running(split=Split((WHOLE,), "uncapped", (0,)), cap_percent=WHOLE)
+    for joins, ways in ((small, ["100:low/100", "exclusive"]), (counted(BIG), ["exclusive"])):
+        assert [*map(str, options_of([big, joins], running=left))] == ways
+
+
 def test_fine_splits_are_steps_of_two_units() -> None:
     found = limited((SMALL, SMALL), fine=True)
     assert {units_of(split.shares[0]) for split in found} == {*range(12, 122, 2)}
@@ -160,14 +194,12 @@ def test_fine_splits_that_cannot_be_meant() -> None:
 
 
 def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
-    running = Running(shares=(30.0, 50.0), sharing="limited", cap_percent=50.0)
+    running = Running(split=Split((30.0, 50.0)), cap_percent=50.0)
     *joined, apart = options_of([SMALL, SMALL, BIG], running=running)
     assert str(apart) == "exclusive"
     assert {split.shares[:2] for split in joined} == {(30.0, 50.0)}
     assert max(split.shares[2] for split in joined) == 50
-    free = dataclasses.replace(
-        running, shares=(WHOLE, WHOLE), sharing="uncapped", cap_percent=WHOLE
-    )
+    free = Running(split=without_limits("uncapped", 2), cap_percent=WHOLE)
     assert [*map(str, options_of([SMALL, SMALL, BIG], running=free))] == ["uncapped", "exclusive"]
 
 

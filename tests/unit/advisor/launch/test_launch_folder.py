@@ -189,13 +189,18 @@ def test_damaged_spec_is_told(folder: LaunchFolder) -> None:
 A, B = (Job(name=name, command=(name,)) for name in "ab")
 
 
-@given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, Split((20.0, 30.0, 50.0))]))
+LOW = Split((50.0, 100.0), below_normal=(0,))
+
+
+@given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, LOW, Split((20.0, 30.0, 50.0))]))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     text = dumps(spec)
     (pair,) = json.loads(text)["pairs"]
-    assert pair["split"] == {"shares": list(split.shares), "sharing": split.sharing}
+    low = list(split.below_normal)
+    wanted = {"shares": list(split.shares), "sharing": split.sharing, "below_normal": low}
+    assert pair["split"] == wanted
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
     assert loads(LaunchSpec, text) == spec
 

@@ -116,6 +116,11 @@ def test_energy_that_was_not_read_is_not_made_up(
     assert (record.energy_j, record.held_s) == (energy_j, held_s)
 
 
+LOW = JobStatus(
+    job="a", rate_unit="steps", share_percent=100.0, below_normal=True, outcome="running"
+)
+
+
 @pytest.mark.parametrize(
     ("running", "status", "has_room"),
     [
@@ -126,6 +131,9 @@ def test_energy_that_was_not_read_is_not_made_up(
         (1, {"state": "starting"}, False),
         (1, {"silent_s": 12}, False),
         (1, {"try_s": 10.0}, False),
+        (2, {"jobs": (LOW, replace(LOW, below_normal=False))}, False),
+        (2, {"jobs": (replace(LOW, outcome="finished"), LOW)}, True),
+        (2, {"jobs": (replace(LOW, outcome="finished"), replace(LOW, below_normal=False))}, True),
     ],
 )
 def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(

@@ -58,6 +58,7 @@ def test_copies_are_a_part_of_a_step_apart() -> None:
 
 
 LIMITED, ALONE = Split((30.0, 70.0)), {"CUDA_VISIBLE_DEVICES": "GPU-1"}
+LOW = Split((100.0, 100.0), "uncapped", below_normal=(0,))
 AMD = Gpu(uuid="GPU-1", model="MI300X", vendor="amd", units_total=304, index=3)
 
 
@@ -65,6 +66,12 @@ AMD = Gpu(uuid="GPU-1", model="MI300X", vendor="amd", units_total=304, index=3)
     ("gpu", "split", "variables", "expected"),
     [
         (None, LIMITED, {}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}),
+        (None, LOW, {}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
+            "CUDA_MPS_CLIENT_PRIORITY": "1"}),
+        (GPU, LOW, {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}, {
+            **ALONE, "CUDA_MPS_PIPE_DIRECTORY": "/pipes",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100", "CUDA_MPS_CLIENT_PRIORITY": "1",
+        }),
         (None, TIME_SLICED, {}, {}),
         (GPU, TIME_SLICED, {}, {**ALONE, "CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}),
         (GPU, LIMITED, {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}, {

@@ -50,6 +50,26 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
 
 
 @pytest.mark.slow
+def test_law_of_priority_is_the_fitted_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the windows of docs/measurements/own/priority-h200.jsonl."""
+    own, law = SCRIPTS.parent / "own", sets.BELOW_NORMAL
+    monkeypatch.setattr(sys, "path", [str(own), *sys.path])
+    monkeypatch.setattr(sets, "BELOW_NORMAL", law)
+    runpy.run_path(str(own / "priority.py"))["print_law"](own / "priority-h200.jsonl")
+    told = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert told["BELOW_NORMAL, LOW_P99"].startswith(f"{law} {sets.LOW_P99.value:.2f} ")
+    speeds, of_p99 = sets.LOW_SPEEDS, (sets.LOW_P99.low, sets.LOW_P99.high)
+    of_speeds = ("LOW_SPEEDS, filler", "LOW_SPEEDS, other", "LOW_SPEEDS, server")
+    names = (*of_speeds, "LOW_POWER", "LOW_ENERGY", "LOW_P99")
+    stands = (*speeds, sets.LOW_POWER, sets.LOW_ENERGY, of_p99)
+    for name, bounds in zip(names, stands, strict=True):
+        low, _, high, *_ = told[name].split()
+        assert bounds == about(float(low), float(high)), name
+
+
+@pytest.mark.slow
 def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]) -> None:
     """In turns the value is the median itself, over the p99 alone."""
     tails = defined("tails.py")

@@ -18,6 +18,7 @@ from advisor.core.split import EQUAL, Split, without_limits
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Kernels, Profile, Serving, make_profiles
 from advisor.predict.sets import (
+    BELOW_NORMAL,
     CHANGE_S,
     FULLER,
     TAILS,
@@ -29,6 +30,7 @@ from advisor.predict.sets import (
     alone_at,
     dealt,
     fills,
+    why_not_below_normal,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_profiling.reports import LEFT_OUT
@@ -111,6 +113,51 @@ def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: Any) -> Pro
 def speeds_of(*profiles: Profile, split: Split | None = None) -> list[float]:
     found = predicted(profiles, split or without_limits("uncapped", len(profiles)))
     return [part.speed.value for part in found.parts]
+
+
+LOW = Split((100.0, 100.0), "uncapped", below_normal=(0,))
+
+
+@pytest.mark.parametrize("each_s", [1e-4, 2e-3])
+def test_beside_a_job_below_normal_kernels_of_others_wait_for_none_of_its_own(
+    each_s: float,
+) -> None:
+    """However long they are; without priority they wait the longer, the longer these are."""
+    occupied = {"sm_occupancy_percent": np.full(10, 60.0)}
+    filling = of_kernels("filling", each_s, 95.0, columns=occupied)
+    small = of_kernels("small", 4e-5)
+    _, waits = speeds_of(filling, small)
+    yields, does = speeds_of(filling, small, split=LOW)
+    assert waits < 0.45
+    assert does == pytest.approx(1 - BELOW_NORMAL.slowed * 0.05)
+    # What the other keeps of the SMs it has no more.
+    assert yields == pytest.approx((1 - BELOW_NORMAL.taken * 0.2 * does) / 0.95)
+
+
+@given(st.floats(1, 40), st.floats(0, 90))
+def test_a_busier_neighbour_takes_more_of_a_job_below_normal_and_its_memory_slows(
+    sm: float, dram: float
+) -> None:
+    """The two that are varied are monotone, and all speeds lie within their ranges."""
+    columns = {"sm_occupancy_percent": np.full(10, 60.0), "dram_active_percent": np.full(10, dram)}
+    filling = of_kernels("filling", 1e-3, 95.0, columns=columns)
+    less = {**columns, "dram_active_percent": np.full(10, dram / 2)}
+    lighter = of_kernels("filling", 1e-3, 95.0, columns=less)
+    of_sm = [speeds_of(filling, of_kernels("s", 4e-5, x), split=LOW) for x in (sm, sm + 5)]
+    assert of_sm[0][0] >= of_sm[1][0] - 1e-9
+    small = of_kernels("s", 4e-5, sm)
+    assert speeds_of(lighter, small, split=LOW)[1] >= speeds_of(filling, small, split=LOW)[1]
+    for part in predicted([filling, small], LOW).parts:
+        assert part.speed.low <= part.speed.value <= part.speed.high
+
+
+def test_a_priority_that_gives_nothing_changes_nothing() -> None:
+    """Long blocks are waited for as kernels are."""
+    long_blocks = {"sm_occupancy_percent": np.full(10, 14.0)}
+    filling = of_kernels("filling", 1.5e-3, 97.0, columns=long_blocks)
+    jobs = [filling, of_kernels("small", 4e-5)]
+    assert predicted(jobs, LOW).parts == predicted(jobs, without_limits("uncapped", 2)).parts
+    assert "few, long blocks (occupancy 14 %)" in why_not_below_normal(jobs, LOW)
 
 
 def test_kernels_are_dealt_one_each() -> None:

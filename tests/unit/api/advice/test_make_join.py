@@ -96,6 +96,14 @@ def test_an_unsafe_share_is_refused_of_the_newcomer_alone(
     assert made.split.shares == (50.0, 90.0, 40.0)
 
 
+def test_nobody_joins_jobs_of_which_one_is_below_normal_priority(
+    settings: Settings, tmp_path: Path
+) -> None:
+    folder = running(settings, split=Split((100.0, 100.0), "uncapped", below_normal=(0,)))
+    with pytest.raises(NoSplitError, match="nobody joins l, where a runs below normal priority"):
+        asked(folder, points_file(tmp_path), settings, share_percent=100.0)
+
+
 def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path: Path) -> None:
     folder = running(settings, LaunchPart(job=A))
     (request,) = (folder.path / "joins").iterdir()

@@ -11,7 +11,7 @@ from unsafe_counts import checked_with
 
 from advisor.core.gpu import Gpu
 from advisor.core.split import EQUAL, Split
-from advisor.errors import InputError, UnsafeCountError
+from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings
 from advisor.validity.safe_counts import keep_check
@@ -76,6 +76,20 @@ def test_without_numpy_a_given_split_is_launched_at_safe_counts(
         make_spec(wanted(file, split="50/50"), settings)
     spec = make_spec(wanted(file, split="50/50", allow_unsafe=True), settings)
     assert any(note.endswith("launched as asked, and watched") for note in spec.notes)
+
+
+def test_a_priority_that_gives_nothing_is_refused_with_the_reason(
+    settings: Settings, file: Path
+) -> None:
+    """Both fill the GPU. Of jobs without a profile nobody knows: as asked."""
+    with pytest.raises(NoSplitError) as raised:
+        make_spec(wanted(file, split="50:low/100"), settings)
+    assert str(raised.value) == (
+        "a below normal priority gives the others nothing. b fills the GPU, too: it was "
+        "measured for a job that does, beside others that do not. leave :low out of the split."
+    )
+    spec = make_spec(wanted(file.with_name("none"), split="50:low/100"), settings)
+    assert str(spec.pairs[0].split) == "50:low/100"
 
 
 @pytest.mark.parametrize("field", ["duration_s", "hang_s"])

@@ -10,7 +10,7 @@ from advised import settings_of
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
-from advisor.core.split import Sharing
+from advisor.core.split import Sharing, Split
 from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders
@@ -46,7 +46,7 @@ def first_sets(card: QueueCard, jobs: Sequence[str], gpus: int = 1) -> list[tupl
 def beside(
     card: QueueCard, running: Sequence[str], *jobs: str, sharing: Sharing = "limited"
 ) -> OpenCard:
-    there = Running(shares=(100.0,) * len(running), sharing=sharing, cap_percent=100.0)
+    there = Running(split=Split((100.0,) * len(running), sharing), cap_percent=100.0)
     return OpenCard(card=card, able=frozenset(jobs), running=tuple(running), there=there)
 
 
@@ -130,8 +130,8 @@ def supervise(folder: LaunchFolder) -> None:
 def test_of_who_is_unknown_nothing_is_expected(card: QueueCard) -> None:
     assert set(card.lacking) == {"unknown"}
     assert first_sets(card, ()) == []
-    assert card.expected(["triad"], [100.0], "limited")
-    assert card.expected(["triad", "unknown"], [100.0, 100.0], "limited") is None
+    assert card.expected(["triad"], Split((100.0,)))
+    assert card.expected(["triad", "unknown"], Split((100.0, 100.0))) is None
 
 
 def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
@@ -186,7 +186,7 @@ def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
     seats = {part.job.name: n for n, part in enumerate(made.parts)}
     assert due in seats
     assert made.parts[seats[due]].min_speed == 0.95
-    expected = queue.cards[0].expected([*seats], made.split.shares, made.split.sharing)
+    expected = queue.cards[0].expected([*seats], made.split)
     assert expected
     assert expected.parts[seats[due]].speed.value > 0.95 - 1e-9
     clock.return_value = 300.0

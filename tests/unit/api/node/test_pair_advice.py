@@ -88,6 +88,24 @@ def test_jobs_that_are_better_in_turns_stay_apart(server: Scripted, advice: Advi
     assert advice.answers([ASKED])[ASKED] == apart
 
 
+@pytest.mark.parametrize(
+    ("saved", "violations", "split"),
+    [(0.1, (), "26/50"), (-0.1, (), None), (0.1, ("too slow",), None)],
+)
+def test_priority_is_not_set_by_a_scheduler(
+    server: Scripted, advice: Advice, saved: float, violations: tuple[str, ...], split: str | None
+) -> None:
+    """So the best way without one is taken, where that keeps the limits and saves anything."""
+    answer = spoilt()
+    energy = {"value": saved, "low": saved, "high": saved}
+    plain = {**ANSWER["choice"], "energy_saved": energy, "violations": violations}
+    answer["choice"]["jobs"][0]["environment"] = {LIMIT: "50", "CUDA_MPS_CLIENT_PRIORITY": "1"}
+    answer["candidates"] = [answer["choice"], plain]
+    server.will(answers(answer))
+    found = advice.answers([ASKED])[ASKED]
+    assert (found.split if isinstance(found, Together) else None) == split
+
+
 @pytest.mark.parametrize("limit", ["0", "-5", "101", "nan", "", "all"])
 def test_share_that_would_be_no_limit_is_not_taken(
     server: Scripted, advice: Advice, limit: str
