@@ -32,13 +32,13 @@ from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
 from advisor_data.bundled import bundled_solo_points
 
 NO_KERNEL_S = 1.0
-"""No request is a kernel."""
+"""So long between two that nothing waits for others."""
 
 LAWS = tuple(
     Tails(*constants)
     for constants in itertools.product(
         [crowd / 4 for crowd in range(2, 13)],
-        [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 25, NO_KERNEL_S * 1e6)],
+        [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 25, 1e6 * NO_KERNEL_S)],
         (0.001, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3),
         (3.0, 6.0, 12.0, 24.0, 48.0),
     )
@@ -114,14 +114,14 @@ def main() -> None:
     told = errors([*tails, *guessed], [*by_others, *said["the law, kernels guessed"]])
     for name, (low, middle, high, count) in told.items():
         print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({count} windows)")
+    halves = {"of all": (True, False), "of one half": (True,), "of the other": (False,)}
     far = weights(mps, by_others)
-    for name, own in (("of all", far), *(
-        (f"{'first' if half else 'second'} half", [it for it in far if it[0].is_in_half == half])
-        for half in (True, False)
-    )):
-        table = np.quantile([weight for _, weight in own], CHANCES)
-        others = [weight <= np.interp(0.9, CHANCES, table) for it in far if it not in own for weight in it[1:]]
-        print(f"P99_WEIGHTS {name}:", *(f"{w:.2f}" for w in table), f"other half {100 * np.mean(others or [0]):.0f} %")
+    for name, half in halves.items():
+        told = [weight for tail, weight in far if tail.is_in_half in half]
+        others = [weight for tail, weight in far if tail.is_in_half not in half] or told
+        table = np.quantile(told, CHANCES)
+        held = 100 * np.mean(np.array(others) <= np.quantile(told, 0.9))
+        print(f"P99_WEIGHTS {name}:", *np.round(table, 2), f"; 0.9 holds {held:.0f} %")
 
 
 def under_mps(tails: Iterable[Tail]) -> list[Tail]:
@@ -209,17 +209,19 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
         counts = Counter((tail.server, tail.source) for tail in some)
 
         def best(laws: Iterable[int], own: Iterable[Tail]) -> int:
-            sums = sum(offs[id(tail)] / counts[tail.server, tail.source] for tail in own)
-            return min(laws, key=lambda n: np.broadcast_to(sums, len(LAWS))[n])
+            sums = np.zeros(len(LAWS))
+            for tail in own:
+                sums += offs[id(tail)] / counts[tail.server, tail.source]
+            return min(laws, key=lambda n: float(sums[n]))
 
         # Crowds and bursts where nobody waits for long kernels, and kernels where somebody does.
-        calm = LAWS[
-            best(
-                (n for n, law in enumerate(LAWS) if law.kernel_s == NO_KERNEL_S),
-                (tail for tail in some if not tail.waits),
-            )
-        ]
-        alike = (n for n, law in enumerate(LAWS) if law == replace(calm, kernel_s=law.kernel_s, held=law.held))
+        calm = (n for n, law in enumerate(LAWS) if law.kernel_s == NO_KERNEL_S)
+        crowds = LAWS[best(calm, (tail for tail in some if not tail.waits))]
+        alike = (
+            n
+            for n, law in enumerate(LAWS)
+            if (law.crowd, law.burst_ms) == (crowds.crowd, crowds.burst_ms)
+        )
         return LAWS[best(alike, (tail for tail in some if tail.waits))]
 
     return nearest
