@@ -270,8 +270,8 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
 
 def bracketed(sums: Sequence[tuple[float, float]]) -> str:
     """The first over the second, added up over sets, with the interval of draws of sets."""
-    if not sums:
-        return ""
+    if not any(part for part, _ in sums):
+        return "0" if sums else ""
     draws = np.random.default_rng(1).choice(np.array(sums), (2000, len(sums))).sum(axis=1)
     parts = draws[:, 0] / draws[:, 1]
     mean = sum(part for part, _ in sums) / sum(of for _, of in sums)
