@@ -10,8 +10,8 @@ server counts the same, in sets and in pairs. A cell has how many of a hundred w
 factor of 1.5, the mean factor that all are off by, and how many there are. "Met": nine tenths of
 the demand or more; where less is served the queue ends with the window. Last, by class, the 5th,
 50th and 95th percentile of measured over predicted where the law of speeds says that it is met, and
-how far towards the last lies what is exceeded with some chances: of all and of each half, and how
-many of the other half's windows that holds at nine of ten.
+how far towards the last p99s stay with some chances: of all and of each half, and how many windows
+of the other half that holds at nine of ten.
 """
 
 import itertools
@@ -217,12 +217,8 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
         # Crowds and bursts where nobody waits for long kernels, and kernels where somebody does.
         calm = (n for n, law in enumerate(LAWS) if law.kernel_s == NO_KERNEL_S)
         crowds = LAWS[best(calm, (tail for tail in some if not tail.waits))]
-        alike = (
-            n
-            for n, law in enumerate(LAWS)
-            if (law.crowd, law.burst_ms) == (crowds.crowd, crowds.burst_ms)
-        )
-        return LAWS[best(alike, (tail for tail in some if tail.waits))]
+        alike = [(law.crowd, law.burst_ms) == (crowds.crowd, crowds.burst_ms) for law in LAWS]
+        return LAWS[best(np.flatnonzero(alike), (tail for tail in some if tail.waits))]
 
     return nearest
 
