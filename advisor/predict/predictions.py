@@ -215,7 +215,7 @@ class _Results(SplitResult):
 
 
 def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
-    """Predictions of the same jobs at these splits, each taken from the part that has it."""
+    """Predictions of the same jobs at these splits, each by the last part that has it."""
     if len(parts) == 1 and parts[0].splits == tuple(splits):
         return parts[0]
     places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}

@@ -401,15 +401,13 @@ class AnyWay:
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
-        own: tuple[list[Split], list[Split]] = [], []
-        for split in splits:
-            own[is_by_physics(split)].append(split)
-        both = zip((self._of_pairs, self._of_sets), own, strict=True)
-        found = joined(splits, *(by.predict(profiles, some) for by, some in both if some))
-        if not (own[0] and any(profile.serving for profile in profiles)):
-            return found
-        law = self._of_sets.predict(profiles, splits)
-        return replace(found, latencies_p99_ms=law.latencies_p99_ms)
+        serves = any(profile.serving for profile in profiles)
+        of_pairs = [split for split in splits if not is_by_physics(split)]
+        of_sets = [split for split in splits if serves or is_by_physics(split)]
+        both = (self._of_sets, of_sets), (self._of_pairs, of_pairs)
+        parts = [by.predict(profiles, some) for by, some in both if some]
+        found = joined(splits, *parts)
+        return replace(found, latencies_p99_ms=parts[0].latencies_p99_ms) if serves else found
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
