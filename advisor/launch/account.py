@@ -1,7 +1,9 @@
 """Time, energy and progress of jobs that run together, for each interval with the same jobs."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from advisor.core.records import SETTLE_S, UNCOUNTED, UNWATCHED, ObservedPart
@@ -12,6 +14,52 @@ from advisor.launch.meter import Metered, Moment, RateMeter
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.launch.status import SILENT_S, Ledger
 from advisor.runtime.counting import percentile_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What jobs did in one of the ways that are tried.
+
+    Attributes:
+        speeds: Of each job, relative to alone; a server does no more than is asked of it.
+        p99_ms: Of each job; None: it answers no requests.
+        power_w: Of the GPU.
+    """
+
+    pair: LaunchSet
+    speeds: Sequence[float | None]
+    p99_ms: Sequence[float | None]
+    power_w: float | None
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What they must keep and did not."""
+        found = list[str]()
+        for part, speed, p99_ms in zip(self.pair.parts, self.speeds, self.p99_ms, strict=True):
+            name, least, most_ms = part.job.name, part.min_speed or 0.0, part.max_p99_ms
+            if speed is not None and speed < least:
+                found.append(f"{name} kept {speed:.2f} of its speed, below {least:.2f}")
+            if p99_ms is not None and p99_ms > (most_ms or math.inf):
+                found.append(f"{name} had a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
+        return tuple(found)
+
+    @property
+    def work_per_joule(self) -> float | None:
+        """Sum of relative speeds per watt; None: it was not measured."""
+        return work_per_joule(self.speeds, self.power_w)
+
+    @property
+    def worth(self) -> tuple[bool, int, float]:
+        """Orders ways, the best last: measured ones, by what they break, then work per joule."""
+        return self.work_per_joule is not None, -len(self.broken), self.work_per_joule or 0.0
+
+    @property
+    def text(self) -> str:
+        """The way and what was seen of it."""
+        known = self.work_per_joule
+        work = "not measured" if known is None else f"{1e3 * known:.3g} of work per kJ"
+        return ", ".join((f"{self.pair.split} {work}", *self.broken))
+
 
 WATCHED_S = 2.0
 """Longest time between two looks at jobs that counts as watched, s."""
@@ -132,11 +180,17 @@ class Account:
         parts = self._pair.parts[: len(self.first.numbers)]
         return energy_saved(self.first.power_w(), self.first.rates(), parts)
 
-    def settled_work_per_joule(self) -> float | None:
-        """Sum of relative speeds per watt in that time."""
-        rates, parts = self.first.rates(), self._pair.parts[: len(self.first.numbers)]
-        speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, parts, strict=True)]
-        return work_per_joule(speeds, self.first.power_w())
+    def trial(self) -> Trial:
+        """What those that began together did, without the first seconds."""
+        numbers, rates = self.first.numbers, self.first.rates()
+        parts = self._pair.parts[: len(numbers)]
+        speeds = [
+            speed if speed is None or part.job.offered_rate is None else min(speed, 1.0)
+            for rate, part in zip(rates, parts, strict=True)
+            for speed in [relative(rate, part.solo_rate)]
+        ]
+        p99_ms = [self.first.latency_ms(number, 99) for number in numbers]
+        return Trial(self._pair, speeds, p99_ms, self.first.power_w())
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
@@ -233,7 +287,7 @@ def _work_alone(
     return alone_s, alone_j
 
 
-def work_per_joule(speeds: list[float | None], power_w: float | None) -> float | None:
+def work_per_joule(speeds: Sequence[float | None], power_w: float | None) -> float | None:
     """Sum of relative speeds per watt; None where one of them is not known."""
     known = [speed for speed in speeds if speed is not None]
     return sum(known) / power_w if len(known) == len(speeds) and power_w else None

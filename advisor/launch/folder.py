@@ -371,6 +371,7 @@ def first_status(
         gpu_model=gpu and gpu.model,
         units_total=gpu and gpu.units_total,
         power_limit_w=gpu and gpu.power_limit_w,
+        try_s=spec.try_s,
         pair_number=number,
         pairs=len(spec.pairs),
         sharing=pair.split.sharing,
@@ -415,10 +416,11 @@ def withdraw(folder: LaunchFolder, name: str) -> None:
         (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
 
 
-def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec]]:
-    """Those without an answer, the oldest first, by the names of their requests."""
+def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
+    """Those without an answer, the oldest first, by names; None: it cannot be read."""
     for name in _requests(folder):
-        if not _is_answered(folder, name) and (request := read_request(folder, name)):
+        request = read_request(folder, name)
+        if not _is_answered(folder, name) and (request or still_asked(folder, name)):
             yield name, request
 
 
@@ -448,15 +450,19 @@ def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
     return _read(LaunchSpec, _place(folder) / (name + _ASKED))
 
 
-def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec) -> JobStatus:
-    """How a job does that asked to join by that name: `waiting` until it is answered."""
+def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> JobStatus:
+    """How a job does that asked to join by that name: `waiting` until it is answered.
+
+    `asked` is what it asked; None: that cannot be read.
+    """
     # Looked at first: the last request is answered before the last word.
     status = folder.read_status()
     if known := next((job for job in status.jobs if job.join_id == name), None):
         return known
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         return said
-    waits = replace(first_status(asked, now()).jobs[-1], join_id=name)
+    unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
+    waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
 
 

@@ -124,7 +124,7 @@ class Newcomers:
             for name, request in asked(self._folder):
                 self._refuse(name, request, over)
 
-    def _attempt(self, name: str, request: LaunchSpec, step: Callable[[], None]) -> None:
+    def _attempt(self, name: str, request: LaunchSpec | None, step: Callable[[], None]) -> None:
         try:
             step()
         except SurvivorsError:
@@ -133,11 +133,16 @@ class Newcomers:
             self._give_up(error) if self.coming else self._refuse(name, request, error)
         except OSError as error:
             # Disk full, no permission: the system's own words.
-            job = request.pairs[0].jobs[-1]
-            said = InputError(f"{job.name} cannot be started: {error.strerror}")
+            said = InputError(f"the job cannot be started: {error.strerror}")
             self._give_up(said) if self.coming else self._refuse(name, request, said)
 
-    def _start(self, name: str, request: LaunchSpec) -> None:
+    def _start(self, name: str, request: LaunchSpec | None) -> None:
+        if request is None:
+            raise InputError(
+                "the request to join cannot be read",
+                why="another version of advisor has written it, or its file is damaged",
+                fix="ask again with the version that launched the jobs",
+            )
         made = request.pairs[0]
         share, job = self._share(made), made.jobs[-1]
         check_workdir(job)
@@ -246,7 +251,7 @@ class Newcomers:
         if coming.ending is not None:
             coming.ending.result()
 
-    def _refuse(self, name: str, request: LaunchSpec, error: AdvisorError) -> None:
+    def _refuse(self, name: str, request: LaunchSpec | None, error: AdvisorError) -> None:
         self._answer(refusal(join_status(self._folder, name, request), error))
 
     def _answer(self, said: JobStatus) -> None:

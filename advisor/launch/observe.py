@@ -283,7 +283,7 @@ def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, s
     forecast = pair.forecast
     if forecast is None or monitor.account.first.settled_s() < JUDGE_S:
         return
-    objective_value, per_kw = monitor.account.settled_work_per_joule(), 1000.0
+    objective_value, per_kw = monitor.account.trial().work_per_joule, 1000.0
     rates = [
         (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
         for job, rate, expected in zip(

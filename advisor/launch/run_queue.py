@@ -188,7 +188,7 @@ class SeenLaunch:
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
-        is_open = heard and not (self.joining or self.stop_asked)
+        is_open = heard and not (self.status.try_s or self.joining or self.stop_asked)
         return is_open and 0 < len(self.running) < MOST_JOBS
 
 
@@ -226,7 +226,9 @@ def see(folder: LaunchFolder) -> SeenLaunch:
 def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> QueueRecord:
     """The record with a launch that is over; `counts` are of all jobs by name."""
     ended = tuple(_ended(record, seen, counts))
-    energy_j = _energy_j(seen.status)
+    # One that never ran took no energy.
+    never_ran = not seen.status.overlap_s and seen.status.whole_energy_j is None
+    energy_j = 0.0 if never_ran else seen.status.whole_energy_j
     return replace(
         record,
         launches=tuple(name for name in record.launches if name != seen.launch_id),
@@ -302,12 +304,6 @@ def _came(
     # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
     is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
     return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
-
-
-def _energy_j(status: LaunchStatus) -> float | None:
-    """Of its GPU from taking it to the end; None: not all of it was read."""
-    # One that never ran took none.
-    return 0.0 if not status.overlap_s and status.whole_energy_j is None else status.whole_energy_j
 
 
 def _held_s(status: LaunchStatus) -> float:

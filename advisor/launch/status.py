@@ -26,7 +26,8 @@ class Ledger:
     Attributes:
         held_s: How long jobs had the GPU.
         energy_j: Of the GPU in that time, as far as it was read.
-        alone_s: How long the same steps hold a GPU, each job alone on all of one.
+        alone_s: How long the same steps hold a GPU, each job alone on all of one; none of a trial,
+            after which jobs begin again.
         alone_j: Energy of that, for the steps of the time in which energy was read.
         freed_idle_j: What the cards that sharing frees draw meanwhile where they idle; None: the
             idle power is not known.
@@ -323,6 +324,8 @@ class LaunchStatus:
             `mps-fault`, `supervisor-gone`, `system`, `internal`); None where nothing did.
         cause: The same in words.
         sharing: How these jobs use the GPU.
+        try_s: These sets are ways of one set, each of which runs on trial for so long, s; None:
+            none is on trial, or no more.
         pair_number: Counts the pairs and sets of the launch from 0.
         forecast: Of those that began together; what is expected since another has joined is in
             `predicted_rate` of each job, and in `predicted_power_w`.
@@ -366,6 +369,7 @@ class LaunchStatus:
     gpu_model: str | None = None
     units_total: int | None = None
     power_limit_w: float | None = None
+    try_s: float | None = None
     pair_number: int = 0
     pairs: int = 1
     sharing: Sharing = "limited"
@@ -419,8 +423,9 @@ class LaunchStatus:
     @property
     def standing(self) -> str:
         """The state for a person, with how old that is."""
+        on_trial = f", way {self.pair_number + 1} of {self.pairs} on trial" if self.try_s else ""
         silent = "" if self.silent_s is None else f", not heard of for {self.silent_s} s"
-        return self.state + silent
+        return self.state + on_trial + silent
 
 
 def as_heard(status: LaunchStatus) -> LaunchStatus:

@@ -1,6 +1,5 @@
 """Runs a launch from its first set to the end of its last; whatever happens has a defined end."""
 
-import math
 import sys
 import time
 import traceback
@@ -16,16 +15,15 @@ from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import now, to_exact_text
-from advisor.launch.account import Stretch, work_per_joule
+from advisor.launch.account import Trial
 from advisor.launch.folder import LaunchFolder, StatusWriter
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
-from advisor.launch.job_monitor import relative
 from advisor.launch.meter import LaunchMeter
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchSpec
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.launch.status import SILENT_S, LaunchStatus, State
 from advisor.runtime.backend import Backend
@@ -58,47 +56,6 @@ _Ending = Literal["finished", "stopped", "asked", "failed"]
 """How a set ended: by itself, as its spec says, because somebody asked, or badly."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """What jobs did in one of the ways that are tried.
-
-    Attributes:
-        broken: What they must keep and did not.
-        work_per_joule: Sum of relative speeds per watt; None: it was not measured.
-    """
-
-    pair: LaunchSet
-    broken: tuple[str, ...]
-    work_per_joule: float | None
-
-    @property
-    def worth(self) -> tuple[int, float]:
-        """Orders ways, the best last: what they break, then their work per joule."""
-        return -len(self.broken), self.work_per_joule or 0.0
-
-    @property
-    def text(self) -> str:
-        """The way and what was seen of it."""
-        work = "not measured" if self.work_per_joule is None else f"{1e3 * self.work_per_joule:.3g}"
-        return ", ".join((f"{self.pair.split} {work} of work per kJ", *self.broken))
-
-
-def _tried(pair: LaunchSet, seen: Stretch) -> _Trial:
-    speeds, broken = list[float | None](), list[str]()
-    for number, part in enumerate(pair.parts):
-        speed, p99_ms = relative(seen.rates()[number], part.solo_rate), seen.latency_ms(number, 99)
-        speeds.append(speed)
-        if speed is not None and speed < (part.min_speed or 0.0):
-            broken.append(
-                f"{part.job.name} kept {speed:.2f} of its speed, below {part.min_speed:.2f}"
-            )
-        if p99_ms is not None and p99_ms > (part.max_p99_ms or math.inf):
-            broken.append(
-                f"{part.job.name} had a p99 of {p99_ms:.3g} ms, above {part.max_p99_ms:.3g}"
-            )
-    return _Trial(pair, tuple(broken), work_per_joule(speeds, seen.power_w()))
-
-
 class _SetRun:
     """One set of a launch that holds its GPU."""
 
@@ -118,7 +75,7 @@ class _SetRun:
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
-        self.trial: _Trial | None = None
+        self.trial: Trial | None = None
         self._history: HistoryKeeper | None = None
 
     def run(self) -> _Ending:
@@ -229,7 +186,8 @@ class _SetRun:
         finally:
             self._end(monitor, newcomers)
             keeper.close(_state(ending, monitor))
-        self.trial = _tried(self._pair, monitor.account.first)
+        if self._spec.try_s is not None and ending == "stopped":
+            self.trial = monitor.account.trial()
         return ending
 
     def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
@@ -253,13 +211,15 @@ class _SetRun:
         if self._stop_asked():
             return "asked"
         outcomes = {one.outcome for one in monitor.jobs}
+        if outcomes != {"running"}:
+            # One that has ended is not started again: the way that is on trial then goes on.
+            self._spec = replace(self._spec, try_s=None)
+            self._writer.update(try_s=None)
         if monitor.over:
             if outcomes <= {"finished"}:
                 return None if coming else "finished"
             return "stopped" if outcomes <= {"finished", "stopped"} else "failed"
-        # One that has finished is not started again: the way that is on trial then goes on.
-        on_trial = self._spec.try_s is not None and "finished" not in outcomes
-        limit_s = self._spec.try_s if on_trial else self._spec.duration_s
+        limit_s = self._spec.duration_s if self._spec.try_s is None else self._spec.try_s
         if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
             return None
         return "stopped" if outcomes <= {"finished", "running", "stopped"} else "failed"
@@ -351,7 +311,7 @@ def _run_sets(
     stop_asked: Callable[[], bool],
 ) -> State:
     endings: list[_Ending] = []
-    trials: list[_Trial] = []
+    trials: list[Trial] = []
     while (number := len(endings)) < len(spec.pairs):
         folder.keep_reserve()
         writer.begin_pair(spec, number)
@@ -361,10 +321,17 @@ def _run_sets(
         finally:
             # With the end of the jobs, and of what held their limits.
             writer.update(whole_energy_j=meter.read(), starts_energy_j=meter.starts_j)
-        if endings[-1] == "asked" or (spec.try_s is not None and endings[-1] != "stopped"):
+        if endings[-1] == "asked" or (spec.try_s is not None and run.trial is None):
             break
-        if spec.try_s is not None and run.trial is not None:
+        if run.trial is not None:
             trials.append(run.trial)
+            # Jobs begin again: what they did on trial is no work that was done.
+            writer.update(
+                ledger=(known := writer.status.ledger)
+                and replace(
+                    known, alone_s=0.0, alone_j=0.0, freed_idle_j=known.freed_idle_j and 0.0
+                )
+            )
             if len(trials) == len(spec.pairs):
                 spec = _with_best(spec, trials, folder, writer)
     if trials:
@@ -375,12 +342,15 @@ def _run_sets(
 
 
 def _with_best(
-    spec: LaunchSpec, trials: Sequence[_Trial], folder: LaunchFolder, writer: StatusWriter
+    spec: LaunchSpec, trials: Sequence[Trial], folder: LaunchFolder, writer: StatusWriter
 ) -> LaunchSpec:
     """The launch with the best of the ways that were tried as its last set."""
     best = max(trials, key=lambda trial: trial.worth)
-    told = "; ".join(trial.text for trial in trials)
-    writer.warn(f"tried for {spec.try_s:g} s each: {told}. {best.pair.split} goes on")
+    told = f"{'; '.join(trial.text for trial in trials)}. {best.pair.split} goes on"
+    none = ", as none keeps all limits" if best.broken else ""
+    writer.warn(f"tried for {spec.try_s:g} s each: {told}{none}")
     chosen = replace(spec, pairs=(*spec.pairs, best.pair), try_s=None)
+    # On a full disk, too: no job ends for what is written about it.
+    folder.free_reserve()
     folder.write_spec(chosen)
     return chosen

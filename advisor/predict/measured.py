@@ -197,8 +197,6 @@ class MeasuredPredictor:
 
     def __init__(self, predictor: Predictor, windows: Windows, gpu_uuid: str | None = None) -> None:
         self._predictor, self._windows, self._gpu_uuid = predictor, windows, gpu_uuid or ""
-        # The same subsets are in many sets and in each other.
-        self._together = functools.cache(self._of_few)
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order.
@@ -207,11 +205,21 @@ class MeasuredPredictor:
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            found = _beyond(found, profiles, self._together(tuple(fewer), split), fewer)
+            found = _beyond(found, profiles, self._of_few(tuple(fewer), split), fewer)
         return found
 
     def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
-        return self.predict(profiles, [split])[0]
+        return _together(
+            self._predictor,
+            tuple(
+                (jobs, tuple(of_jobs))
+                for jobs, of_jobs in self._windows.items()
+                if {profile.job for profile in profiles}.issuperset(jobs)
+            ),
+            self._gpu_uuid,
+            profiles,
+            split,
+        )
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
@@ -259,6 +267,17 @@ class MeasuredPredictor:
         )
         found = seen.posterior(known.power_w, shares, measured, errors, limit_w)
         return np.minimum(found, OVER_LIMIT * limit_w)
+
+
+@functools.lru_cache(maxsize=1024)  # the same subsets are in many sets and in each other
+def _together(
+    predictor: Predictor,
+    windows: tuple[tuple[tuple[str, ...], tuple[Window, ...]], ...],
+    gpu_uuid: str,
+    profiles: tuple[Profile, ...],
+    split: Split,
+) -> Prediction:
+    return MeasuredPredictor(predictor, dict(windows), gpu_uuid).predict(profiles, [split])[0]
 
 
 def _reached(profile: Profile, speed: float) -> float:

@@ -393,18 +393,18 @@ def _are_apart(shares: Iterable[Any]) -> Any:
     return sum(shares) <= WHOLE + 1
 
 
+@dataclass(frozen=True, slots=True)
 class AnyWay:
     """Two jobs side by side as `of_pairs` says, and by physics what `is_by_physics` and tails."""
 
-    def __init__(self, of_pairs: Predictor) -> None:
-        self._of_pairs, self._of_sets = of_pairs, SetPredictor()
+    of_pairs: Predictor
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
         serves = any(profile.serving for profile in profiles)
         of_pairs = [split for split in splits if not is_by_physics(split)]
         of_sets = [split for split in splits if serves or is_by_physics(split)]
-        both = (self._of_sets, of_sets), (self._of_pairs, of_pairs)
+        both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
         found = joined(splits, *parts)
         return replace(found, latencies_p99_ms=parts[0].latencies_p99_ms) if serves else found

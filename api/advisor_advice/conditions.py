@@ -311,8 +311,11 @@ def measured_windows(
     """
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
     found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
-    points = bundled_points_together(by_job) if bundled is None else bundled
-    on_model = [point for point in points if point.gpu_model == gpu_model]
+    on_model = [
+        point
+        for point in (bundled_points_together(by_job) if bundled is None else bundled)
+        if point.gpu_model == gpu_model
+    ]
     if on_model:
         # A process that keeps the points reads the references of all jobs once.
         references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
@@ -326,8 +329,9 @@ def measured_windows(
     alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
     for names, window in _of_points(undisputed(own), by_job, alone):
         found[names].append(window)
-    seen = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
-    for observation in undisputed(seen):
+    for observation in undisputed(
+        [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+    ):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         if len(known) == len(observation.jobs) and not is_doubtful(observation, known, checked):
             shares = [part.share_percent for part in observation.parts]

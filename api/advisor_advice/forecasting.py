@@ -12,7 +12,6 @@ from advisor.core.wording import counted, less_or_more
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
-    best_of_each,
     most_valuable,
     near_miss,
     nearest,
@@ -39,11 +38,12 @@ PHYSICS = "physics"
 
 
 def recommended(
-    jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings
+    jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings, *, measured: bool = False
 ) -> list[tuple[LaunchSet, tuple[str, ...]]]:
     """Jobs at the split that is worth most, and what the recommendation warns of.
 
-    Where ways are to be tried, the best of each way of sharing, that split first.
+    Where ways are to be tried, the best of each way of sharing, that split first; where they are
+    only `measured`, also of jobs that should not share.
 
     Raises:
         InputError: a job has no profile.
@@ -51,12 +51,24 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    given = _decided(profile_set, criteria, launch, settings)
-    choice, apart = given.decision.chosen, given.decision.apart
-    kept = [way for way in best_of_each(given.decision) if not way.violations]
-    others = [way for way in kept if way not in (choice, apart) and way.worth >= apart.value]
-    ways = [choice, *sorted(others, key=lambda way: -way.worth)][: launch.request.tries]
+    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria)
+    ways = ways_to_try(given.decision, launch.request.tries)
+    if not (ways and (measured or given.decision.choice)):
+        raise _apart(given.decision, joins=False)
     return [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+
+
+def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
+    """What was chosen, and of each other sharing the best that keeps all limits, so many.
+
+    Where nothing was chosen, what may break a limit and saves the most: a trial will tell.
+    """
+    found = [decision.choice] if decision.choice else []
+    for way in sorted(decision.options[:-1], key=lambda way: -way.worth):
+        may = not (decision.choice and way.violations) and way.worth >= decision.apart.value
+        if may and way.sharing not in {one.sharing for one in found}:
+            found.append(way)
+    return found[:most]
 
 
 def joining(
@@ -76,7 +88,9 @@ def joining(
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
     criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
-    given = _decided(profile_set, criteria, launch, settings, running)
+    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
+    if given.decision.choice is None:
+        raise _apart(given.decision, joins=True)
     return _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
 
 
@@ -97,20 +111,6 @@ def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
         max_p99_ms=tails_ms,
         max_power_w=min((most for most in powers_w if most is not None), default=None),
     )
-
-
-def _decided(
-    profile_set: ProfileSet,
-    criteria: Request,
-    launch: ResolvedLaunch,
-    settings: Settings,
-    running: Running | None = None,
-) -> ModelAdvice:
-    known = read_known(profile_set, settings, launch.gpu_uuid)
-    given = answer(known, criteria, running)
-    if given.decision.choice is None:
-        raise _apart(given.decision, joins=running is not None)
-    return given
 
 
 def _to_launch(

@@ -171,10 +171,12 @@ def make_join(
         UnsafeCountError: the given share has an unsafe count.
     """
     status = folder.read_status()
-    if status.state != "running" or status.silent_s is not None:
+    if status.state != "running" or status.silent_s is not None or status.try_s:
         raise InputError(
             f"{status.launch_id} cannot be joined: it is {status.standing}",
-            fix="launch the job with others: advisor launch A B",
+            fix="launch the job with others: advisor launch A B"
+            if status.try_s is None
+            else "ask again once one way is kept",
         )
     if sum(job.outcome == "running" for job in status.jobs) >= MOST_JOBS:
         raise NoSplitError(
@@ -209,7 +211,8 @@ def _spec(
     launch_id: str, made: Sequence[tuple[LaunchSet, tuple[str, ...]]], launch: ResolvedLaunch
 ) -> LaunchSpec:
     """What is to start, of sets and notes about each."""
-    request = launch.request
+    request, notes = launch.request, [note for _, notes in made for note in notes]
+    notes += ["no more ways of sharing can be tried"] if request.tries > len(made) else []
     return LaunchSpec(
         launch_id=launch_id,
         gpu=launch.gpu_uuid or str(request.gpu),
@@ -222,7 +225,7 @@ def _spec(
         strict=request.strict,
         try_s=TRY_S if request.tries > 1 and len(made) > 1 else None,
         asked_by=launch.asked_by,
-        notes=tuple(dict.fromkeys(note for _, notes in made for note in notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

@@ -256,14 +256,25 @@ def _with_deadline(asked: PlacementRequest, request: Request, served: set[str]) 
     least = dict(request.min_speed)
     for job in asked.jobs:
         if job.job not in served:
-            if (speed := (job.work_s or WORK_S) / asked.deadline_s) > 1:
-                raise InputError(
-                    f"{job.job} takes {job.work_s or WORK_S:g} s alone, longer than the deadline",
-                    fix="give it more time with --deadline, or leave it out",
-                )
+            speed = check_deadline(job.job, job.work_s or WORK_S, asked.deadline_s)
             told = least.get(job.job, request.policy.min_speed)
             least[job.job] = max(speed, told)
     return replace(request, min_speed=least)
+
+
+def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
+    """The speed at which a job that starts now is done in time.
+
+    Raises:
+        InputError: none is enough, or nobody knows how long it takes.
+    """
+    if work_s is None or work_s > deadline_s:
+        took = "an unknown time" if work_s is None else f"{work_s:g} s"
+        raise InputError(
+            f"{job} takes {took} alone, longer than the deadline",
+            fix="give it more time with --deadline, or say with --work how long it takes",
+        )
+    return work_s / deadline_s
 
 
 def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:

@@ -3,8 +3,9 @@
 import itertools
 import math
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -15,7 +16,7 @@ from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
 from advisor.core.split import Sharing, Split
-from advisor.decide.limits import Request, is_served
+from advisor.decide.limits import Request, floor, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
@@ -25,6 +26,7 @@ from advisor.errors import (
     SourceError,
     SurvivorsError,
 )
+from advisor.formats.moments import duration_text
 from advisor.launch.folder import (
     LaunchFolder,
     ask_join,
@@ -54,7 +56,7 @@ from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
 from advisor_advice.conditions import KnownJobs, read_known
 from advisor_advice.forecasting import criteria_of
-from advisor_advice.launching import ResolvedLaunch, make_join
+from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
 from advisor_advice.placing import asked_of, pool_of
 from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
@@ -104,11 +106,16 @@ class QueueCard:
 
     def held_to(self, part: LaunchPart) -> LaunchPart:
         """The job with what is asked for it: it is watched, and who is let join is held to it."""
-        profile = self.profiles.get(part.job.name)
-        if profile is None:
+        if (profile := self.profiles.get(part.job.name)) is None:
             return part
-        least = self.request.min_speed.get(profile.job)
-        return replace(part, min_speed=least, max_p99_ms=self.request.longest_p99_ms(profile))
+        least, most_ms = floor(profile, self.request), self.request.longest_p99_ms(profile)
+        return replace(part, min_speed=least, max_p99_ms=most_ms)
+
+    def needing(self, least: Mapping[str, float]) -> "QueueCard":
+        """The same where jobs need these speeds, too."""
+        needed = {name: max(own, self.request.min_speed_of(name)) for name, own in least.items()}
+        request = replace(self.request, min_speed={**self.request.min_speed, **needed})
+        return replace(self, request=request)
 
     def launch_set(self, jobs: Sequence[Job], split: Split, settings: Settings) -> LaunchSet:
         """Jobs at a split, with what to expect of them and what they are held to.
@@ -260,6 +267,8 @@ class QueueRun:
         jobs: As their files are now; one that is wanted several times so often.
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
+        works_s: How long jobs take alone, by their names; known of all in `due_s`.
+        due_s: In which time from now jobs are to be done.
     """
 
     def __init__(
@@ -269,9 +278,14 @@ class QueueRun:
         file: QueueFile,
         settings: Settings,
         limits_s: Mapping[str, float] | None = None,
+        works_s: Mapping[str, float] | None = None,
+        due_s: Mapping[str, float] | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits_s = limits_s or {}
+        self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._due_s = {name: clock_s() + in_s for name, in_s in (due_s or {}).items()}
         self.cards, self._file, self._settings = tuple(cards), file, settings
+        self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
@@ -297,6 +311,24 @@ class QueueRun:
     def is_server(self, name: str) -> bool:
         """Whether a job answers requests until it is ended."""
         return self._jobs[name].offered_rate is not None
+
+    def late_text(self, name: str) -> str | None:
+        """Why a job that waits cannot be done by its deadline; None: it can, or has none."""
+        if self.spare_s(name) >= 0:
+            return None
+        left, work = max(self._due_s[name] - self._clock_s(), 0.0), self._works_s[name]
+        return f"cannot be done in time: {duration_text(work)} alone, {duration_text(left)} left"
+
+    def spare_s(self, name: str) -> float:
+        """In which time a job must start to be done by its deadline; below 0: it cannot be."""
+        return self._due_s.get(name, math.inf) - self._works_s.get(name, 0.0) - self._clock_s()
+
+    def _needed(self, name: str) -> float:
+        """The speed at which a job that starts now is done in time; 0: none is needed or enough."""
+        left_s = self._due_s.get(name, math.inf) - self._clock_s()
+        # In whole percents, so that a plan holds for a while.
+        speed = math.ceil(100 * self._works_s.get(name, 0.0) / max(left_s, 1e-9)) / 100
+        return speed if speed <= 1 else 0.0
 
     def look(self) -> QueueLook:
         """Where it stands; launches that are over are accounted for.
@@ -331,6 +363,7 @@ class QueueRun:
             AdvisorError: what is needed for advice cannot be read.
             OSError: a launch cannot be started.
         """
+        self._hold_to_deadlines(look)
         plan: Sequence[Move] = () if self.stopping else self._planned(look)
         is_changing = any(launch.joining or not launch.has_room for launch in look.launches)
         only_servers = not (self.stopping or is_changing) and self._only_servers(look, plan)
@@ -344,26 +377,24 @@ class QueueRun:
             if there := _on(card, look):
                 self._join(card, there, names[0], split.shares[-1])
             else:
-                self._start(card, self._made(card, names, split), look)
+                self._start(card, self._ways(card, names, split), look)
         return bool(plan)
 
     def done(self, look: QueueLook) -> bool:
         """Whether every batch job has come to its end, and nothing runs."""
         return look.over and all(map(self.is_server, look.waiting))
 
-    def finish(self, look: QueueLook) -> bool:
-        """Whether all ended well; nothing is kept then."""
-        well = self.done(look) and not look.record.failed
-        if well:
+    def finish(self, look: QueueLook) -> None:
+        """Where all ended well, nothing is kept."""
+        if self.done(look) and not look.record.failed:
             self._file.remove()
-        return well
 
-    def first_sets(self) -> Iterator[tuple[QueueCard, LaunchSet]]:
-        """What starts at once on GPUs that are empty, without starting it."""
-        look = self.look()
+    def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
+        """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
+        self._hold_to_deadlines(look := self.look())
         for card, names, split in self._planned(look):
             if not _on(card, look):
-                yield card, self._made(card, names, split)
+                yield card, self._ways(card, names, split)
 
     @property
     def _root(self):
@@ -396,6 +427,12 @@ class QueueRun:
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
+    def _hold_to_deadlines(self, look: QueueLook) -> None:
+        """Have jobs that start now, and those that did, keep what they need to be done in time."""
+        now = {name: self._needed(name) for name in look.waiting if name in self._due_s}
+        if (least := self._least | now) != self._least:
+            self._least, self.cards = least, tuple(card.needing(least) for card in self._asked)
+
     def _planned(self, look: QueueLook) -> Sequence[Move]:
         """What starts on each empty GPU, and what joins on others.
 
@@ -403,7 +440,12 @@ class QueueRun:
         """
         batch = [name for name in look.waiting if not self.is_server(name)]
         plan = [*self._moves(look, batch if look.record.servers_ended else look.waiting)]
-        return [*self._moves(look, batch)] if self._only_servers(look, plan) else plan
+        if self._only_servers(look, plan):
+            plan = [*self._moves(look, batch)]
+        due = [*filter(self._needed, batch)]
+        # Jobs with a deadline first: who joins others meanwhile would keep their GPU taken.
+        left = Counter(due) - Counter(name for _, names, _ in plan for name in names)
+        return [*self._moves(look, due)] if left else plan
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
@@ -415,7 +457,9 @@ class QueueRun:
             for name in names:
                 rest.remove(name)
         # Those of which nothing is known, or that others went down with, come last.
-        rest.sort(key=lambda name: (self.is_server(name), name not in one_by_one))
+        rest.sort(
+            key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
+        )
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
 
@@ -439,15 +483,25 @@ class QueueRun:
         running = [job.part.job.name for launch in look.launches for job in launch.running]
         return all(map(self.is_server, itertools.chain(running, *(names for _, names, _ in plan))))
 
-    def _made(self, card: QueueCard, names: Sequence[str], split: Split) -> LaunchSet:
-        return card.launch_set([self._jobs[name] for name in names], split, self._settings)
+    def _ways(self, card: QueueCard, names: Sequence[str], split: Split) -> tuple[LaunchSet, ...]:
+        """Jobs as they are planned; where all may be started again, in other ways to try, too."""
+        jobs, ways = [self._jobs[name] for name in names], [split]
+        tries = card.wanted.request.tries
+        if card.known and tries > 1 < len(jobs) and all(job.restartable for job in jobs):
+            profiles = [card.profiles[name] for name in names]
+            decision = asked_of(card.known, card.request.of(profiles))(profiles, None)
+            if decision and decision.choice:
+                tried = forecasting.ways_to_try(decision, tries)
+                ways = [*dict.fromkeys((split, *(way.prediction.split for way in tried)))]
+        return tuple(card.launch_set(jobs, way, self._settings) for way in ways[:tries])
 
-    def _start(self, card: QueueCard, made: LaunchSet, look: QueueLook) -> None:
+    def _start(self, card: QueueCard, ways: Sequence[LaunchSet], look: QueueLook) -> None:
         spec = LaunchSpec(
             launch_id=new_launch_id(),
             gpu=card.gpu.uuid,
-            pairs=(replace(made, parts=tuple(map(self._limited, made.parts))),),
+            pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
+            try_s=TRY_S if len(ways) > 1 else None,
             wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )

@@ -1,7 +1,8 @@
 """The measurements that come with advisor, read once and kept."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, combinations
 
 from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
@@ -40,7 +41,9 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
     return grouped(bundled_points_together(), lambda point: point.jobs)
 
 
-def points_among(jobs: set[str]) -> list[PairPoint]:
-    """Of pairs and sets of these jobs and no others."""
-    known = points_together().items()
-    return [point for names, of in known if jobs.issuperset(names) for point in of]
+def points_among(jobs: Iterable[str], *, any_of: bool) -> list[PairPoint]:
+    """Of two or more of these jobs, each as often as it is named; `any_of`: in any number."""
+    names, known = sorted(jobs), points_together()
+    fewer = chain.from_iterable(combinations(names, n) for n in range(2, len(names) + 1))
+    found = filter({*names}.issuperset, known) if any_of else dict.fromkeys(fewer)
+    return [point for of in found for point in known.get(of, ())]

@@ -341,6 +341,7 @@ class JobsReader:
         return self._measured(found, None, any_of)
 
     def _measured(self, found: ProfileSet, store: Store | None, any_of: bool) -> Windows:
-        points = bundled.points_among({p.job for p in found.profiles})
-        checks = checks_of(self._settings)
-        return measured_windows(found.profiles, checks, store, points, any_of=any_of)
+        points = bundled.points_among((p.job for p in found.profiles), any_of=any_of)
+        return measured_windows(
+            found.profiles, checks_of(self._settings), store, points, any_of=any_of
+        )

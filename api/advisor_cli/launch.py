@@ -55,6 +55,7 @@ from advisor_cli.options import (
     AsJson,
     LimitOptions,
     ObjectiveOption,
+    Tries,
     grouped,
     job_names,
 )
@@ -124,14 +125,7 @@ class Rules:
             "given, it is shown as stalled",
         ),
     ] = None
-    tries: Annotated[
-        int,
-        typer.Option(
-            "--try",
-            help="Run so many of the best ways for 10 s each, and go on with that with the most "
-            "work per joule; for jobs whose files say restartable: true",
-        ),
-    ] = 1
+    tries: Tries = 1
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False

@@ -190,7 +190,8 @@ def line(status: LaunchStatus) -> str:
 
 
 def _head(status: LaunchStatus) -> str:
-    pair = f", pair {status.pair_number + 1} of {status.pairs}" if status.pairs > 1 else ""
+    counts = status.pairs > 1 and not status.try_s
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if counts else ""
     gpu = f" on {status.gpu_model}" if status.gpu_model else ""
     overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
     return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"

@@ -54,6 +54,17 @@ ObjectiveOption: TypeAlias = Annotated[
     ),
 ]
 
+Tries: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--try",
+        min=1,
+        max=3,
+        help="Run so many of the best ways for 10 s each, and go on with that with the most work "
+        "per joule; for jobs whose files say restartable: true",
+    ),
+]
+
 MinSpeed: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -24,13 +24,14 @@ from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
 from advisor.wire.requests import LaunchRequest
-from advisor_advice.launching import ResolvedLaunch, frozen
+from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
+from advisor_advice.placing import check_deadline
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_cli.console import Columns, plain_console, print_screen, table_of
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
-from advisor_cli.options import AsJson, MaxP99, MinSpeed
+from advisor_cli.options import AsJson, MaxP99, MinSpeed, Tries
 from advisor_cli.say import as_json_text, say, say_lines
 from advisor_profiling.testbed import find_gpu, with_units
 
@@ -56,7 +57,7 @@ class _RunJob:
     job: str
     state: _State
     gpu: int | None = None
-    share_percent: float | None = None
+    share_percent: float | None = None  # of one with a GPU null: time-sliced
     steps: float | None = None
     progress: float | None = None
     speed: float | None = None
@@ -156,7 +157,8 @@ def _jobs(
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
     for name in queue.names:
         own = seats[name]
-        yield own.pop(0) if own else _RunJob(job=name, state="waiting")
+        late = queue.late_text(name)
+        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=late)
 
 
 def _seated(
@@ -183,7 +185,7 @@ def _seated(
         job=name,
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
-        share_percent=status.share_percent,
+        share_percent=None if launch.status.sharing == "time-sliced" else status.share_percent,
         steps=status.steps,
         progress=1.0 if status.outcome == "finished" else progress,
         speed=status.relative_speed,
@@ -221,7 +223,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 _LOOK_S = 0.25
 
 
-def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
 
     A terminal shows a live table, else each change is a line or an object.
@@ -240,7 +242,7 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
             look = queue.look()
             state = run_state(queue, look, works_s)
             if live:
-                live.update(table(state), refresh=True)
+                live.update(_table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
                 say_lines([as_json_text(state)] if as_json else event_lines(before, state))
             before = state
@@ -251,17 +253,16 @@ def follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> R
                 time.sleep(_LOOK_S)
 
 
-def stop_all(queue: QueueRun) -> None:
-    """Stop what runs of a queue, and wait until it has ended."""
-    queue.stop()
-    while not (look := queue.look()).over:
-        queue.act(look)
-        time.sleep(_LOOK_S)
-
-
 def _key(state: RunState) -> object:
-    """Changes with the state of a job, or where its progress becomes unknown or stalls."""
-    return state.state, [(job.state, job.unread_text) for job in state.jobs]
+    """Changes with the state of a job, or where its progress or its deadline is lost."""
+    return state.state, [
+        (job.state, job.state == "waiting" and job.error, job.unread_text) for job in state.jobs
+    ]
+
+
+def _share(job: _RunJob) -> str:
+    """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
+    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %"
 
 
 def _percent(part: float | None) -> str:
@@ -271,7 +272,7 @@ def _percent(part: float | None) -> str:
 _COLUMNS: Columns[_RunJob] = (
     ("job", lambda job: job.job),
     ("GPU", lambda job: job.gpu),
-    ("share", lambda job: None if job.share_percent is None else f"{job.share_percent:g} %"),
+    ("share", lambda job: None if job.gpu is None else _share(job)),
     ("state", lambda job: job.state),
     (
         "progress",
@@ -283,23 +284,15 @@ _COLUMNS: Columns[_RunJob] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FirstJob:
-    """A job that starts at once; docs/run.md has the keys."""
-
-    job: str
-    gpu: int
-    share_percent: float
-    predicted_speed: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _RunPlan:
     """What `--dry-run` tells; docs/run.md has the keys."""
 
     dry_run: bool = True
-    first: tuple[_FirstJob, ...]
+    first: tuple[_RunJob, ...]
+    tried: Mapping[str, tuple[str, ...]]
     running: tuple[str, ...]
     waiting: tuple[str, ...]
+    spare_s: Mapping[str, float]
     alone: Mapping[str, str]
 
     def screen(self) -> Said:
@@ -314,8 +307,12 @@ class _RunPlan:
             yield "Running", f"{', '.join(self.running)}: the same command takes them up"
         for gpu in dict.fromkeys(job.gpu for job in self.first):
             yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
+        for gpu, ways in self.tried.items():
+            yield "Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each"
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
+        for name, spare_s in self.spare_s.items():
+            yield "Deadline", f"{name} must start in {duration_text(spare_s)} to be done in time"
         for text in _alone_texts(self.alone):
             yield "Alone", text
 
@@ -326,7 +323,7 @@ def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
         yield f"{name}, when the others are done: {why} (advisor profile {name})"
 
 
-def table(state: RunState) -> Group:
+def _table(state: RunState) -> Group:
     """Everything on one screen."""
     tail = (
         Text(f"{job.job}: {text}")
@@ -345,8 +342,10 @@ def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
         if (text := job.unread_text) and text != (was and was.unread_text):
             yield f"{job.job} {text}"
         if (was.state if was else "waiting") == job.state:
+            if job.state == "waiting" and job.error and not (was and was.error):
+                yield f"{job.job} {job.error}"
             continue
-        at = "" if job.gpu is None else f" on GPU {job.gpu} at {job.share_percent:g} %"
+        at = "" if job.gpu is None else f" on GPU {job.gpu}, {_share(job)}"
         error = f": {job.error}" if job.error else ""
         yield f"{job.job} {job.state}{at}{error} ({state.headline})"
 
@@ -381,17 +380,15 @@ def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> st
     return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
 
 
-def _first(job: _FirstJob) -> str:
+def _first(job: _RunJob) -> str:
     speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
-    return f"{job.job} at {job.share_percent:g} %{speed}"
+    return f"{job.job}, {_share(job)}{speed}"
 
 
 _SUFFIXES = (".yaml", ".yml")
 
 _CODES = {"done": 0, "stopped": STOPPED}
 """Exit codes by what came of the queue."""
-
-_First = Sequence[tuple[QueueCard, LaunchSet]]
 
 
 def run(
@@ -416,6 +413,13 @@ def run(
             "servers"
         ),
     ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Time from now in which a job is to be done, JOB=2h or 2h for all but servers; "
+            "needs --work"
+        ),
+    ] = None,
     hang_s: Annotated[
         float | None,
         typer.Option(
@@ -424,6 +428,7 @@ def run(
             "stalled",
         ),
     ] = None,
+    tries: Tries = 1,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
     ] = False,
@@ -448,6 +453,11 @@ def run(
     _check_ends(found)
     works_s = read_works(work or (), names)
     limits_s = read_works(time_limit or (), names, "--time-limit")
+    due_s = read_works(
+        deadline or (), [j.name for j in found if j.offered_rate is None], "--deadline"
+    )
+    for name, in_s in due_s.items():
+        check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
@@ -461,6 +471,7 @@ def run(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
         max_p99_ms=for_all_ms,
         hang_s=hang_s,
+        tries=tries,
     )
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
@@ -469,13 +480,19 @@ def run(
         wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
         cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
+    if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
+        say_lines([f"! sets with {once} are not tried: no restartable: true in its file"], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
         elif fresh:
-            stop_all(QueueRun(found, cards, file, settings))
+            before = QueueRun(found, cards, file, settings)
+            before.stop()
+            while not (look := before.look()).over:
+                before.act(look)
+                time.sleep(_LOOK_S)
             file.remove()
-        queue = QueueRun(found, cards, file, settings, limits_s)
+        queue = QueueRun(found, cards, file, settings, limits_s, works_s, due_s)
         first = [*queue.first_sets()]
         look = queue.look()
         waiting = [name for name in _left(look, first) if queue.is_server(name)]
@@ -489,16 +506,22 @@ def run(
             )
         if dry_run:
             plan = _RunPlan(
-                first=tuple(row for card, made in first for row in _first_jobs(card, made)),
+                first=tuple(row for card, ways in first for row in _first_jobs(card, ways[0])),
+                tried={
+                    str(card.gpu.index): tuple(str(way.split) for way in ways)
+                    for card, ways in first
+                    if len(ways) > 1
+                },
                 running=tuple(job.status.job for launch in look.launches for job in launch.running),
                 waiting=tuple(_left(look, first)),
+                spare_s={n: queue.spare_s(n) for n in _left(look, first) if n in due_s},
                 alone=_alone(queue.cards),
             )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
         if not as_json:
             say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
-        state = follow(queue, works_s, as_json=as_json)
+        state = _follow(queue, works_s, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
     raise typer.Exit(_CODES.get(state.state, JobError.exit_code))
@@ -576,11 +599,11 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
                 )
 
 
-def _left(look: QueueLook, first: _First) -> list[str]:
+def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
     waiting = [*look.waiting]
-    for _, made in first:
-        for job in made.jobs:
+    for _, ways in first:
+        for job in ways[0].jobs:
             if job.name in waiting:
                 waiting.remove(job.name)
     return waiting
@@ -590,11 +613,17 @@ def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
     return {name: why for card in cards for name, why in card.lacking.items()}
 
 
-def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_FirstJob]:
+def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:
     names, split = [job.name for job in made.jobs], made.split
     expected = card.expected(names, split.shares, split.sharing)
     speeds = [part.speed.value for part in expected.parts] if expected else [None] * len(names)
     return [
-        _FirstJob(job=name, gpu=card.gpu.index, share_percent=share, predicted_speed=speed)
+        _RunJob(
+            job=name,
+            gpu=card.gpu.index,
+            state="waiting",
+            share_percent=None if split.sharing == "time-sliced" else share,
+            predicted_speed=speed,
+        )
         for name, share, speed in zip(names, split.shares, speeds, strict=True)
     ]

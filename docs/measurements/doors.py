@@ -100,7 +100,7 @@ def _jobs(names: Sequence[str]) -> list[Job]:
 def _of_launch(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
     try:
-        made, _ = recommended(_jobs(names), ResolvedLaunch(request=request), settings)
+        [(made, _), *_] = recommended(_jobs(names), ResolvedLaunch(request=request), settings)
     except NoSplitError:
         return None
     assert made.forecast is not None

@@ -84,16 +84,10 @@ def series(
         log += log_change if change and n >= change else 0.0
         values.append(
             Compared(
-                job="job",
-                gpu_model="GPU",
-                gpu_uuid="GPU-1",
-                quantity="power",
-                setting=f"job + {partner}",
-                observed=500 * math.exp(log),
-                expected=expected,
-                at=f"{n:06d}",
+                job="job", gpu_model="GPU", gpu_uuid="GPU-1", quantity="power", at=f"{n:06d}",
+                setting=f"job + {partner}", observed=500 * math.exp(log), expected=expected,
             )
-        )
+        )  # fmt: skip
     return values
 
 

@@ -1,7 +1,6 @@
 """Figures 1 to 4 of "Energy-efficient GPU SM allocation" (Han et al.), on the bundled points.
 
-    python docs/measurements/paper.py              # every figure; about 20 minutes on one core
-    python docs/measurements/paper.py --figures 3 4
+    python docs/measurements/paper.py    # about 20 minutes on one core
 
 Figure 1: errors of X1 + X2 and of the power against the part of the rows that is learned from, and
 seconds of a fit. Figure 2: fraction of the oracle by (X1 + X2) / W against the same. Rows are drawn
@@ -12,7 +11,6 @@ left-out job, next to that of 50/50. Figure 4: the same by what the two jobs use
 of this product.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,35 +122,27 @@ def _print(figure: str, title: str, headings: Cells, rows: Iterable[Cells]) -> N
 
 def main() -> None:
     """Print the figures as tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--figures", nargs="+", choices=PAPER, default=[*PAPER])
-    wanted: list[str] = parser.parse_args().figures
     measured = read_measured(None, None)
     data = make_data(measured.pairs, measured.profiled, measured.references)
     learners = {"paper": paper_learner(data.profiles), "extra-trees": LEARNERS["extra-trees"]}
-    if {"1", "2"} & {*wanted}:
-        heads = ("method", "learned, %", "X1 + X2, %", "power, %", "fit, s", "of the oracle, %")
-        points = [point for each in learners.items() for point in learning_curve(data, *each)]
-        _print("1 and 2", "Errors and fraction of the oracle by part learned from", heads, points)
-    if not {"3", "4"} & {*wanted}:
-        return
+    heads = ("method", "learned, %", "X1 + X2, %", "power, %", "fit, s", "of the oracle, %")
+    points = [point for each in learners.items() for point in learning_curve(data, *each)]
+    _print("1 and 2", "Errors and fraction of the oracle by part learned from", heads, points)
     chosen = {name: unseen_jobs(data, name, learner) for name, learner in learners.items()}
     heads = ("method", "group", "choices", "of the oracle, %", "50/50, %", "gain, %")
-    if "3" in wanted:
-        rows = [
-            row
-            for name, found in chosen.items()
-            for row in bars(name, [*grouped(found, lambda c: c.left_out), ("all jobs", found)])
-        ]
-        _print("3", "By the job that was left out", heads, rows)
-    if "4" in wanted:
-        classes = job_classes(whole_gpu([*measured.references, *measured.profiled]))
-        rows = [
-            row
-            for name, found in chosen.items()
-            for row in bars(name, grouped(found, lambda c: group_of(data, classes, c)))
-        ]
-        _print("4", "By what both jobs use of the GPU, compute then memory", heads, rows)
+    rows = [
+        row
+        for name, found in chosen.items()
+        for row in bars(name, [*grouped(found, lambda c: c.left_out), ("all jobs", found)])
+    ]
+    _print("3", "By the job that was left out", heads, rows)
+    classes = job_classes(whole_gpu([*measured.references, *measured.profiled]))
+    rows = [
+        row
+        for name, found in chosen.items()
+        for row in bars(name, grouped(found, lambda c: group_of(data, classes, c)))
+    ]
+    _print("4", "By what both jobs use of the GPU, compute then memory", heads, rows)
 
 
 if __name__ == "__main__":

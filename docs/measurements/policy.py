@@ -1,23 +1,35 @@
 """What the policy would save of measured pairs and sets, and how often limits break or would hold.
 
-    .venv/bin/python docs/measurements/policy.py         # two minutes; no GPU
+    .venv/bin/python docs/measurements/policy.py                        # two minutes; no GPU
+    .venv/bin/python docs/measurements/policy.py --beside CHECKOUT      # of commit bddd4a36
 
 The decision on each pair or set is among its measured options and separate GPUs. Trees are fitted
 without the jobs of the pair, the law of sets is as shipped, and no window of the set is used.
 Speeds are over the rate alone in the same run. A window keeps its limits where every job keeps the
 policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap over sets. Last in
 a row are the stated chance that all speeds hold and how often they did, and the same of all p99s.
+
+Then random sets of three to five jobs that leave most of the GPU idle, one or two of them servers:
+how many are refused, also by an even chance of every limit, and without that of p99. `--beside`
+asks the three policies of an older checkout the same (old_policies.py), by its own predictions.
 """
 
+import argparse
+import json
 import math
+import os
+import random
 import statistics
+import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +42,16 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor_advice.answers import with_known_idle
 from advisor_advice.expected import measured_split
 from advisor_advice.profiles import find_profiles
 from advisor_data.bundled import (
+    GPU_MODEL,
     bundled_points_together,
     bundled_reference_points,
     bundled_set_references,
+    bundled_solo_points,
     select,
 )
 from advisor_models.forest import Forest, read_trees
@@ -56,14 +70,32 @@ end, of logarithms."""
 
 Ways = dict[Split, list["Window"]]
 
+Chance = tuple[float, bool, float, bool]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, and p99 latencies, ms."""
+    """What was measured: energy saved, relative speeds, p99 latencies, ms, and work per joule."""
 
     saved: float
     speeds: tuple[float, ...]
     p99_ms: tuple[float | None, ...]
+    per_joule: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """A set, and the ways that were measured and that its profiles reach.
+
+    Attributes:
+        held: Of each way whether speeds and tails held.
+    """
+
+    gpu_model: str
+    jobs: tuple[str, ...]
+    profiles: Sequence[Profile]
+    ways: Ways
+    held: Mapping[Split, tuple[bool, bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +115,12 @@ class Answer:
     best: float
     held: tuple[bool, bool] | None
     refused: tuple[bool, ...]
-    chances: tuple[tuple[float, bool, float, bool], ...]
+    chances: tuple[Chance, ...] = ()
+
+    @property
+    def kept(self) -> float:
+        """Saved, where nothing broke."""
+        return self.saved if self.held and all(self.held) else 0.0
 
 
 class Unseen(ModelPredictor):
@@ -102,26 +139,16 @@ class Unseen(ModelPredictor):
 
 
 def main() -> None:
-    """A table, a row for each kind of jobs."""
+    """A table, a row for each kind of jobs; random sets; older policies beside it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
+    checkout: Path | None = parser.parse_args().beside
     settings = read_settings()
-    model = Registry(settings.home / "models").open_champion()
-    points = read_measured(None, None)
-    rows = make_training_set(points.pairs, points.profiled, points.references).rows
-    answers: dict[str, list[Answer]] = defaultdict(list)
-    without_profile = 0
-    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
-        try:
-            found = find_profiles(list(jobs), settings, gpu_model)
-        except InputError:
-            without_profile += 1
-            continue
-        found, _ = with_known_idle(found, model.manifest.fill)
-        is_pair = len(jobs) == ADVISED_JOBS
-        predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
-        answer = answered(found.profiles, ways, predictor, Request(policy=settings.policy))
-        answers[kind_of(found.profiles)].append(answer)
-        print(*jobs, f"{answer.saved:.3f} of {answer.best:.3f}", file=sys.stderr)
-    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
+    request = Request(policy=settings.policy)
+    found: list[tuple[Measured, Answer]] = []
+    for of_set, predictor in questions(request):
+        found.append((of_set, answered(of_set, predictor, request)))
+        print(*of_set.jobs, "{0.saved:.3f} of {0.best:.3f}".format(found[-1][1]), file=sys.stderr)
     jobs = sorted({job for job, _ in ERRORS})
     halves = {"of all": jobs, "of one half of the jobs": jobs[::2], "of the other": jobs[1::2]}
     for name, own in halves.items():
@@ -135,8 +162,60 @@ def main() -> None:
         "| refused | held, % | chance, % | held, % | chance of p99s, % | held, % |"
     )
     print(f"|---|{'--:|' * 12}")
-    for kind, of_kind in [*sorted(answers.items()), ("all", [*chain(*answers.values())])]:
-        print(f"| {kind} | {' | '.join(cells(of_kind))} |")
+    for kind, which in by_kind(found):
+        print(f"| {kind} | {' | '.join(cells([found[n][1] for n in which]))} |")
+    model = Registry(settings.home / "models").open_champion()
+    drawn = random_sets(settings, model)
+    print("", *refusals(drawn, model, request), sep="\n")
+    if checkout:
+        of_random = [(GPU_MODEL, [p.job for p in profiles], []) for profiles in drawn]
+        given = [(m.gpu_model, m.jobs, [*m.held]) for m, _ in found]
+        answers = asked_there(checkout, [*given, *of_random])
+        old = {name: [one[name] for one in answers] for name in answers[0]}
+        compare(found, old)
+        for name, by_policy in old.items():
+            apart = sum(one["choice"] is None for one in by_policy[len(given) :])
+            print(f"{apart} of {len(drawn)} random sets are refused by {name}")
+
+
+def questions(request: Request) -> Iterator[tuple[Measured, AnyWay]]:
+    """Sets whose jobs all have a profile on the GPU model, and what predicts each."""
+    settings = read_settings()
+    model = Registry(settings.home / "models").open_champion()
+    points, without_profile = read_measured(None, None), 0
+    rows = make_training_set(points.pairs, points.profiled, points.references).rows
+    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
+        try:
+            profiles = profiles_of(jobs, gpu_model, settings, model)
+        except InputError:
+            without_profile += 1
+            continue
+        within = [split for split in ways if is_within(split, profiles)]
+        held = {split: held_limits(ways[split], profiles, request) for split in within}
+        is_pair = len(jobs) == ADVISED_JOBS
+        predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
+        yield Measured(gpu_model, jobs, profiles, ways, held), predictor
+    print(f"{without_profile} sets have a job without a profile on that GPU model\n")
+
+
+def by_kind(found: Sequence[tuple["Measured", "Answer"]]) -> Iterator[tuple[str, list[int]]]:
+    """Numbers of the sets of each kind, and of all."""
+    kinds = [kind_of(of_set.profiles) for of_set, _ in found]
+    for kind in sorted({*kinds}):
+        yield kind, [n for n, own in enumerate(kinds) if own == kind]
+    yield "all", [*range(len(found))]
+
+
+def profiles_of(
+    jobs: Sequence[str], gpu_model: str, settings: Settings, model: ModelPredictor
+) -> Sequence[Profile]:
+    """Of jobs, with the idle power that is known.
+
+    Raises:
+        InputError: a job has none on that GPU model.
+    """
+    found = find_profiles(list(jobs), settings, gpu_model)
+    return with_known_idle(found, model.manifest.fill)[0].profiles
 
 
 def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
@@ -160,45 +239,138 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
                 saved=1 - point.power_w / work_w if work_w else -1.0,
                 speeds=tuple(speeds),
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
+                per_joule=sum(speeds) / point.power_w,
             )
         )
     return found
 
 
-def answered(
-    profiles: Sequence[Profile], ways: Ways, predictor: Predictor, request: Request
-) -> Answer:
-    """The decision among the measured ways, by what was measured there."""
-    outlook = Outlook(profiles, predictor)
-    apart = without_limits("exclusive", len(profiles))
-    within = [split for split in ways if is_within(split, profiles)]
-    expected = predictor.predict(profiles, [*within, apart])
+def among(of: Measured, predictor: Predictor) -> Outlook:
+    """What is decided by: the measured ways and separate GPUs."""
+    outlook, apart = Outlook(of.profiles, predictor), without_limits("exclusive", len(of.profiles))
+    expected = predictor.predict(of.profiles, [*of.held, apart])
     outlook.expected = lambda **_: expected
-    held = {split: held_limits(ways[split], profiles, request) for split in within}
+    return outlook
+
+
+def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
+    """The decision among the measured ways, by what was measured there."""
+    profiles, within, outlook = of.profiles, [*of.held], among(of, predictor)
+    expected = outlook.expected()
     for p in [*expected][: len(within) * (len(profiles) == ADVISED_JOBS)]:
         for seat, x in enumerate(part.speed for part in p.parts):
-            real = statistics.fmean(window.speeds[seat] for window in ways[p.split])
+            real = statistics.fmean(window.speeds[seat] for window in of.ways[p.split])
             if x.low < x.value and real > 0:
                 off = math.log(x.value / real) / math.log(x.value / x.low)
                 ERRORS.append((profiles[seat].job, off))
-    choice, refused = None, list[bool]()
+    choice, refused = None, list[Split]()
     with suppress(NoSplitError):
         decision = decide(outlook, request)
         choice = decision.choice and decision.choice.prediction.split
-        options = (o for o in decision.options if o.violations and o.prediction.split in held)
-        refused = [all(held[option.prediction.split]) for option in options]
+        refused = [o.prediction.split for o in decision.options if o.violations]
+    chances = [
+        (chance_of(p, profiles, request), speeds, p99_chance_of(p, profiles, request), p99s)
+        for p in expected
+        if p.split in of.held
+        for speeds, p99s in [of.held[p.split]]
+    ]
+    return judged(of, choice, refused, chances)
+
+
+def judged(
+    of: Measured,
+    choice: Split | None,
+    refused: Iterable[Split],
+    chances: Iterable[Chance] = (),
+) -> Answer:
+    """A choice and what may break a limit, by what was measured."""
+    held = of.held
     return Answer(
-        saved=saved(ways[choice]) if choice else 0.0,
-        best=max((saved(ways[split]) for split in within if all(held[split])), default=0.0),
+        saved=saved(of.ways[choice]) if choice else 0.0,
+        best=max((0.0, *(saved(of.ways[split]) for split in held if all(held[split])))),
         held=held[choice] if choice else None,
-        refused=tuple(refused),
-        chances=tuple(
-            (chance_of(p, profiles, request), speeds, p99_chance_of(p, profiles, request), p99s)
-            for p in expected
-            if p.split in held
-            for speeds, p99s in [held[p.split]]
-        ),
+        refused=tuple(all(held[split]) for split in refused if split in held),
+        chances=tuple(chances),
     )
+
+
+def random_sets(settings: Settings, model: ModelPredictor) -> list[tuple[Profile, ...]]:
+    """Sixty, of three to five jobs that leave most of the GPU idle, one or two of them servers."""
+    jobs = sorted({p.job for p in bundled_solo_points() if p.gpu_model == GPU_MODEL})
+    profiles = [profiles_of([job], GPU_MODEL, settings, model)[0] for job in jobs]
+    small = [profile for profile in profiles if not fills(profile)]
+    servers, others = ([p for p in small if is_served(p) is served] for served in (True, False))
+    dice, drawn = random.Random(56), list[tuple[Profile, ...]]()
+    while len(drawn) < 60:
+        size, serving = dice.randint(3, 5), dice.randint(1, 2)
+        drawn.append((*dice.choices(servers, k=serving), *dice.choices(others, k=size - serving)))
+    return drawn
+
+
+def refusals(
+    drawn: Sequence[Sequence[Profile]], model: ModelPredictor, request: Request
+) -> Iterator[str]:
+    """How many are to have a GPU each, and how many by a policy that takes more."""
+    for name, change in (
+        ("the policy", {}),
+        ("an even chance of every limit", {"chance": 0.5}),
+        ("no limit of p99", {"p99_times_alone": 0.0}),
+    ):
+        other = replace(request, policy=replace(request.policy, **change))
+        decided = (decide(Outlook(profiles, AnyWay(model)), other) for profiles in drawn)
+        refused = sum(decision.choice is None for decision in decided)
+        yield f"{refused} of {len(drawn)} random sets are refused by {name}"
+
+
+def asked_there(
+    checkout: Path, questions: Iterable[tuple[str, Sequence[str], Sequence[Split]]]
+) -> list[Mapping[str, Any]]:
+    """What each policy of an older checkout chooses and refuses, by its name."""
+    plain = [(gpu, jobs, [(w.shares, w.sharing) for w in ways]) for gpu, jobs, ways in questions]
+    here = Path(__file__)
+    solo = here.parents[2] / "data/advisor_data/bundled/solo.jsonl"
+    folders = (".", "profiling", "training", "models", "data", "api", "api/kubernetes")
+    path = os.pathsep.join(str(checkout.resolve() / folder) for folder in folders)
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [sys.executable, "-P", here.with_name("old_policies.py")],
+            input=json.dumps({"solo": str(solo), "questions": plain}),
+            env=os.environ | {"PYTHONPATH": path, "ADVISOR_HOME": home},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return json.loads(done.stdout)
+
+
+def compare(
+    found: Sequence[tuple[Measured, Answer]], old: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Tables: what each policy saves by kind, and how often limits broke."""
+    answers = {
+        name: [
+            judged(of, one["choice"] and as_split(one["choice"]), map(as_split, one["refused"]))
+            for (of, _), one in zip(found, given, strict=False)
+        ]
+        for name, given in old.items()
+    }
+    answers["one policy"] = ours = [answer for _, answer in found]
+    print("\nSaved, %, and with a choice that broke a limit counted as nothing:\n")
+    print(f"| jobs | n | best | {' | '.join(answers)} |\n|---|{'--:|' * (2 + len(answers))}")
+    for kind, which in by_kind(found):
+        best = mean([ours[n].best for n in which])
+        both = (f"{mean([a[n].saved for n in which]):.1f}, {mean([a[n].kept for n in which]):.1f}"
+                for a in answers.values())  # fmt: skip
+        print(f"| {kind} | {len(which)} | {best:.1f} | {' | '.join(both)} |")
+    print("\n| policy | saved less one policy's | the same, broken as nothing | shared "
+          "| speed broke | p99 broke | refused, held all the same |")  # fmt: skip
+    print(f"|---|{'--:|' * 6}")
+    for name, own in answers.items():
+        less = (
+            bracket([value(a) - value(b) for a, b in zip(own, ours, strict=True)])
+            for value in (lambda a: a.saved, lambda a: a.kept)
+        )
+        print(f"| {name} | {' | '.join((*less, *broken(own)))} |")
 
 
 def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
@@ -250,11 +422,17 @@ def kind_of(profiles: Sequence[Profile]) -> str:
     return f"two{server}, {('none fills', 'one fills', 'both fill')[filling]}"
 
 
+def as_split(plain: Any) -> Split:
+    """Of the shares and the word for how they are shared."""
+    shares, sharing = plain
+    return Split(tuple(shares), sharing)
+
+
 def cells(answers: Sequence[Answer]) -> Iterator[str]:
     """Of a row."""
     yield str(len(answers))
-    yield bracketed([(100 * a.saved, 1) for a in answers])
-    yield f"{100 * statistics.fmean(max(a.best, 0.0) for a in answers):.1f}"
+    yield bracket([a.saved for a in answers])
+    yield f"{mean(a.best for a in answers):.1f}"
     offered = [a for a in answers if a.held is not None]
     yield str(len(offered))
     served = [a for a in offered if not any(math.isnan(chance[2]) for chance in a.chances)]
@@ -265,7 +443,7 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
     for column in range(4):
         known = [one[column] for a in answers for one in a.chances if not math.isnan(one[2])]
         values = [one[column] for a in answers for one in a.chances] if column < 2 else known
-        yield f"{100 * statistics.fmean(values):.0f}" if values else ""
+        yield f"{mean(values):.0f}" if values else ""
 
 
 def bracketed(sums: Sequence[tuple[float, float]]) -> str:
@@ -274,8 +452,30 @@ def bracketed(sums: Sequence[tuple[float, float]]) -> str:
         return "0" if sums else ""
     draws = np.random.default_rng(1).choice(np.array(sums), (2000, len(sums))).sum(axis=1)
     parts = draws[:, 0] / draws[:, 1]
-    mean = sum(part for part, _ in sums) / sum(of for _, of in sums)
-    return "{:.1f} [{:.1f} {:.1f}]".format(mean, *np.quantile(parts, [0.025, 0.975]))
+    whole = sum(part for part, _ in sums) / sum(of for _, of in sums)
+    return "{:.1f} [{:.1f} {:.1f}]".format(whole, *np.quantile(parts, [0.025, 0.975]))
+
+
+def broken(answers: Sequence[Answer]) -> Iterator[str]:
+    """Choices that share; in how many speeds and tails broke; what was refused and held."""
+    offered = [a.held for a in answers if a.held is not None]
+    yield str(len(offered))
+    yield from (str(sum(not held[limit] for held in offered)) for limit in (0, 1))
+    refused = [held for a in answers for held in a.refused]
+    yield f"{sum(refused)} of {len(refused)}"
+
+
+def mean(values: Iterable[float]) -> float:
+    """In percent."""
+    return 100 * statistics.fmean(values)
+
+
+def bracket(values: Sequence[float]) -> str:
+    """The mean in percent, and its 95 % interval."""
+    means = np.random.default_rng(1).choice(values, (2000, len(values))).mean(axis=1)
+    return "{:.1f} [{:.1f} {:.1f}]".format(
+        mean(values), *(100 * np.quantile(means, [0.025, 0.975]))
+    )
 
 
 if __name__ == "__main__":

@@ -160,11 +160,10 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", default=PROGRAMS, metavar="PROGRAM")
     parser.add_argument("--python", required=True, help="interpreter that has the libraries")
     parser.add_argument("--timm-script", type=Path, help="train.py of timm")
-    parser.add_argument("--epochs-s", type=float, nargs="*", default=EPOCHS_S)
     options = parser.parse_args()
     print(f"| {' | '.join(TOP)} |\n|{'---|' * len(TOP)}")
     for program in options.programs:
-        for epoch_s in options.epochs_s:
+        for epoch_s in EPOCHS_S:
             with tempfile.TemporaryDirectory(prefix="rl") as name:
                 row = tried(Path(name), program, epoch_s, options)
             cells = [" ".join(cell.split())[:200].replace("|", r"\|") for cell in row]

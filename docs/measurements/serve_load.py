@@ -1,19 +1,18 @@
 """How many recommendations a second `advisor serve` answers, beside an empty FastAPI endpoint.
 
     .venv/bin/python docs/measurements/serve_load.py [--seconds 10] [--minutes 5] [--database URL]
-    .venv/bin/python docs/measurements/serve_load.py --beside CHECKOUT [--rounds 5] [--seconds 3]
+    .venv/bin/python docs/measurements/serve_load.py --beside CHECKOUT [--rounds 20]
 
 Starts the service on a free port with a new home, so with the bundled profiles and model, and an
 empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
 generator beside them on the same cores: `wrk` (Debian package wrk), whose lines are printed as they
 come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 bodies; every body
-is asked once before, so that what is measured are warm profiles and answers. Then pairs whose
-answers are not kept: limits that never come again. `--minutes` adds a soak, with the memory of the
-service before and after each quarter of it. `--database` keeps the points in PostgreSQL.
+is asked once before, so that what is measured are warm profiles and answers. `--minutes` adds a
+soak, with the memory of the service after each quarter. `--database` keeps points in PostgreSQL.
 
-`--beside` compares with the code of another checkout: both services are loaded in turns. Medians of
-the rounds are printed, of requests a second and of the service's CPU time for each, and ratios with
-the smallest and largest.
+`--beside` compares with the code of another checkout, of commit bddd4a36, without `wrk`: both
+services answer the same pairs and sets of five jobs, none of which was asked before, in turns of
+one connection. CPU time is that of the service; brackets are 95 % intervals over rounds.
 """
 
 import argparse
@@ -21,25 +20,27 @@ import functools
 import itertools
 import json
 import os
-import re
+import random
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 
+import numpy as np
 from service_processes import cpu_s, memory_mib, running_endpoint, running_service
 
-from advisor_data.bundled import GPU_MODEL, bundled_solo_points
+from advisor_data.bundled import GPU_MODEL, bundled_pair_points, bundled_solo_points
 
 CONNECTIONS = (1, 16, 64)
 OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")
 PATH = "/v1/recommendations"
 MIDDLE = 16
+PER_ROUND = 25
 
 WARM = """
 local bodies = {}
@@ -50,21 +51,6 @@ request = function()
   return wrk.format("POST", "%s", {["Content-Type"] = "application/json"}, bodies[turn])
 end
 """
-
-COLD = """
-local bodies = {}
-for line in io.lines("%s") do bodies[#bodies + 1] = line end
-local turn = 0
-request = function()
-  turn = turn + 1
-  local body = bodies[(turn - 1) %% #bodies + 1]
-  local limit = string.format('%s', 2000 + turn * 0.001)
-  return wrk.format("POST", "%s", {["Content-Type"] = "application/json"},
-                    body:sub(1, -2) .. limit)
-end
-"""
-
-LIMIT = ',"max_power_w":%.3f}'
 
 DONE = """
 done = function(summary, latency)
@@ -79,70 +65,66 @@ end
 def main() -> None:
     """Run all of it and print what came."""
     options = _options()
-    if not shutil.which("wrk"):
-        sys.exit("the load generator wrk is not here: apt-get install wrk")
     with tempfile.TemporaryDirectory(prefix="advisor-load-") as folder:
         if options.beside:
             _compare(Path(folder), options)
+        elif not shutil.which("wrk"):
+            sys.exit("the load generator wrk is not here: apt-get install wrk")
         else:
             _measure(Path(folder), options)
 
 
 def _compare(folder: Path, options: argparse.Namespace) -> None:
-    loads = {f"kept, {n} connections": (0, n) for n in CONNECTIONS}
-    loads[f"not kept, {MIDDLE} connections"] = 1, MIDDLE
     for name in ("other", "this"):
         (folder / name).mkdir()
+    points = (p for p in bundled_pair_points() if p.gpu_model == GPU_MODEL)
+    jobs, dice = sorted({job for point in points for job in point.jobs}), random.Random(1)
+    pairs = dice.sample([*itertools.combinations(jobs, 2)], (options.rounds + 1) * PER_ROUND)
+    fives = [dice.sample(jobs, 5) for _ in pairs]
     with (
         running_service(folder / "other", None, options.beside.resolve()) as other,
         running_service(folder / "this", None) as this,
     ):
-        services = {one: scripts(folder / str(one[1]), one[0]) for one in (other, this)}
-        print("| | other, 1/s | this, 1/s | ratio | other, µs | this, µs | ratio |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
-        for name, (which, n) in loads.items():
-            load = functools.partial(rate_and_cost, folder / "load.lua", n, options.seconds)
-            rounds = [[load(scripts[which], *one) for one, scripts in services.items()]
-                      for _ in range(options.rounds)]  # fmt: skip
-            cells = [*_cells(rounds, 0), *_cells(rounds, 1)]
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print("| jobs | other, CPU ms | this, CPU ms | ratio | of a core, other, 1/s | this, 1/s |")
+        print("|---|--:|--:|--:|--:|--:|")
+        for asked, path in ((pairs, PATH), (fives, "/v1/sets")):
+            rounds = [asked[n : n + PER_ROUND] for n in range(0, len(asked), PER_ROUND)]
+            costs = np.array(
+                [(_cost(own, path, *other), _cost(own, PATH, *this)) for own in rounds]
+            )
+            costs = 1e3 * costs[1:] / PER_ROUND  # the first round reads profiles
+            sampled = np.random.default_rng(1).choice(costs, (2000, len(costs))).mean(axis=1)
+            low, high = np.quantile(sampled[:, 1] / sampled[:, 0], [0.025, 0.975])
+            before, now = costs.mean(axis=0)
+            ratio = f"{now / before:.3f} [{low:.3f} {high:.3f}]"
+            per_s = f"{1e3 / before:.0f} | {1e3 / now:.0f}"
+            print(f"| {len(asked[0])} | {before:.1f} | {now:.1f} | {ratio} | {per_s} |")
 
 
-def _cells(rounds: list[list[tuple[float, float]]], which: int) -> list[str]:
-    before, after = ([one[side][which] for one in rounds] for side in (0, 1))
-    ratios = sorted(b / a for a, b in zip(before, after, strict=True))
-    middle = statistics.median(ratios)
-    return [
-        *(f"{statistics.median(found):,.0f}" for found in (before, after)),
-        f"{middle:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-    ]
+def _cost(asked: Sequence[Sequence[str]], path: str, url: str, pid: int) -> float:
+    """CPU time of the service, s."""
+    kept, begun_s = HTTPConnection(url.rpartition("/")[2]), cpu_s(pid)
+    for jobs in asked:
+        body = json.dumps({"jobs": [{"job": job} for job in jobs], "gpu_model": GPU_MODEL})
+        kept.request("POST", path, body, {"Content-Type": "application/json"})
+        kept.getresponse().read()
+    kept.close()
+    return cpu_s(pid) - begun_s
 
 
-def rate_and_cost(
-    lua: Path, connections: int, seconds: int, script: str, url: str, pid: int
-) -> tuple[float, float]:
-    """Requests a second, and microseconds of the service's CPU time for each."""
-    begun_s = cpu_s(pid)
-    lines = _lines(lua, url, script, connections, seconds)
-    took_s = cpu_s(pid) - begun_s
-    [per_s] = [line.split()[1] for line in lines if line.startswith("Requests/sec")]
-    [count] = [found[1] for line in lines if (found := re.search(r"(\d+) requests, 0 err", line))]
-    return float(per_s), 1e6 * took_s / int(count)
-
-
-def scripts(kept: Path, url: str) -> tuple[str, str]:
-    """What loads a service: bodies that it keeps answers to, then others; all are asked once."""
+def _script(kept: Path, url: str) -> str:
+    """What loads a service: bodies that it keeps answers to, each asked once before."""
     bodies = make_bodies()
     kept.write_text("\n".join(bodies) + "\n")
     _warm_up(url, bodies)
-    return WARM % (kept, PATH) + DONE, COLD % (kept, LIMIT, PATH) + DONE
+    return WARM % (kept, PATH) + DONE
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
     bodies = make_bodies()
     with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
-        warm, cold = scripts(folder / "bodies", url)
-        size = len(ask(url, bodies[0]))
+        warm = _script(folder / "bodies", url)
+        size = len(ask(url + PATH, bodies[0]))
         where = "PostgreSQL" if options.database else "SQLite"
         print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
         print(f"memory before: {memory_mib(pid):.0f} MiB")
@@ -150,7 +132,6 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
         for n in CONNECTIONS:
             load(f"empty endpoint, {n} connections", empty, DONE, n, options.seconds)
             load(f"recommendations, {n} connections", url, warm, n, options.seconds)
-        load(f"not kept, {MIDDLE} connections", url, cold, MIDDLE, options.seconds)
         print(f"memory after: {memory_mib(pid):.0f} MiB")
         for quarter in range(1, 5 if options.minutes else 1):
             load(f"soak, quarter {quarter}", url, warm, MIDDLE, options.minutes * 15)
@@ -162,7 +143,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
     parser.add_argument("--minutes", type=int, default=0, help="of a soak afterwards")
     parser.add_argument("--beside", type=Path, help="a checkout to compare with")
-    parser.add_argument("--rounds", type=int, default=5, help="of the comparison")
+    parser.add_argument("--rounds", type=int, default=20, help="of 25 questions, to compare")
     parser.add_argument("--database", help="URL of a database; else SQLite in the new home")
     return parser.parse_args()
 
@@ -184,14 +165,14 @@ def make_bodies() -> list[str]:
 
 def _warm_up(url: str, bodies: Iterable[str]) -> None:
     began = time.monotonic()
-    count = sum(1 for body in bodies if ask(url, body))
+    count = sum(1 for body in bodies if ask(url + PATH, body))
     print(f"first answers: {count} in {time.monotonic() - began:.1f} s, one after the other")
 
 
 def ask(url: str, body: str) -> bytes:
     """The answer to one of them."""
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url + PATH, body.encode(), headers)
+    request = urllib.request.Request(url, body.encode(), headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return answer.read()
 

@@ -3,7 +3,7 @@
     .venv/bin/python docs/measurements/servers.py
 
 For each pair with a server: the split that saves most energy of those at which it serves all of its
-demand, 50/50, and no limits. Energy is for the same work, against a GPU for each job. A pair of
+demand, and no limits. Energy is for the same work, against a GPU for each job. A pair of
 which a job was over 12 % faster than alone is left out: its reference was slow.
 """
 
@@ -62,10 +62,7 @@ def _shown(
     best = max(serving, key=lambda found: found[1].energy_saved, default=None)
     if best:
         yield best
-    for point, result in points:
-        equal = point.mode == "mps" and point.shares_percent == (50, 50)
-        if (equal and (point, result) != best) or point.mode == "uncapped":
-            yield point, result
+    yield from ((p, r) for p, r in points if p.mode == "uncapped")
 
 
 def _server(point: PairPoint, result: SplitResult) -> tuple[float, float, float | None]:

@@ -10,12 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+from renew import shorten
 
 HERE = Path(__file__).parent
-
-COLOURS = 256
 
 LOOKS = {"light": (1280, 1500), "dark": (1280, 1500), "phone": (390, 1700)}
 """Width of the window, and how many pixels of the page are shown at most."""
@@ -44,10 +42,7 @@ def _take(browser: Browser, address: str, look: str, width: int, height: int) ->
     page.wait_for_timeout(WAIT_MS)
     page.screenshot(path=path, full_page=True)
     page.close()
-    with Image.open(path) as taken:
-        shown = taken.convert("RGB").crop((0, 0, taken.width, min(height, taken.height)))
-    few = shown.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+    shorten(path, height, path)
 
 
 if __name__ == "__main__":

@@ -38,11 +38,16 @@ HEIGHTS = {
 def main() -> None:
     """Cut, take out colours, write."""
     for name, height in HEIGHTS.items():
-        with Image.open(TAKEN / f"{name}.png") as taken:
-            shown = taken.convert("RGB").crop((0, 0, taken.width, min(height, taken.height)))
-        # The usual method joins rare colours, and the rare ones here have a meaning.
-        few = shown.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        few.save(HERE / f"{name}.png", optimize=True)
+        shorten(TAKEN / f"{name}.png", height, HERE / f"{name}.png")
+
+
+def shorten(path: Path, height: int, kept: Path) -> None:
+    """Keep the upper part of a picture, in few colours."""
+    with Image.open(path) as taken:
+        shown = taken.convert("RGB").crop((0, 0, taken.width, min(height, taken.height)))
+    # The usual method joins rare colours, and the rare ones here have a meaning.
+    few = shown.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(kept, optimize=True)
 
 
 if __name__ == "__main__":

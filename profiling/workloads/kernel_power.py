@@ -2,9 +2,10 @@
 
     python3 kernel_power.py gemm --m 4096 --n 4096 --k 4096 --commands FIFO --answers FIFO
 
-The first answer says what it is; then each command, a line of JSON with `executions`, `gap_s` and
-`lead_s`, is answered with the GPU's times of all executions, and with ping-pongs that tell the
-host's clock from the GPU's. Ends when the commands end. docs/kernel-power.md has the protocol.
+The first answer, `{"ready": {..}}`, says what it is; then each command, a line of JSON with
+`executions`, `gap_s` and `lead_s`, is answered by one `{"run": {"lead_began_s", "marks_s",
+"ping_pongs"}}`: the GPU's times of all executions, and ping-pongs that tell the host's clock from
+the GPU's. `{"fault": {..}}` says why it ends; it ends when the commands end, too.
 """
 
 import argparse

@@ -87,7 +87,7 @@ class Physics:
         return Predictions.of(found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scripted:
     """What was written down for a split: relative speeds and the power; else poor ones.
 

@@ -1,7 +1,9 @@
 """`advisor colocate` from end to end: real processes, a fake driver, faults of every kind."""
 
+import json
 import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ from fanned_out import two_gpus
 from host import FakeHost
 from reading import answer_of
 
+from advisor.core.job import Job
+from advisor.core.split import Split, without_limits
 from advisor.formats.rows import flat, to_row
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor_data import open_store
 from advisor_profiling.reports import LEFT_OUT
 
@@ -157,6 +162,31 @@ def test_recorded_sets_are_replayed(
     assert re.search(r"\d{3} sets were recorded, such as \S+\+\S+, ", unknown.err)
 
 
+def test_ways_of_a_set_are_tried_without_a_launch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those that a launch tries; first the one that keeps its limits and does most per joule."""
+    here = in_this_process(capsys, monkeypatch, tmp_path)
+
+    def ways(jobs: Sequence[Job], *_: object, measured: bool) -> list[tuple[LaunchSet, tuple[()]]]:
+        assert measured
+        parts = tuple(LaunchPart(job=job, min_speed=0.4, max_p99_ms=100.0) for job in jobs)
+        turns, free = (without_limits(sharing, 3) for sharing in ("time-sliced", "uncapped"))
+        splits = (turns, Split((100.0, 100.0, 50.0)), free)
+        return [(LaunchSet(split=split, parts=parts), ()) for split in splits]
+
+    monkeypatch.setattr("advisor_advice.forecasting.recommended", ways)
+    names = "gemm+bert-serve-10+embedding-serve-10"
+    asked = ("colocate", "--gpu", "replay", "--sets", names, "--try", "3")
+    first, second, third = json.loads(here(*asked, "--json").out)["tried"]
+    assert [one["split"] for one in (first, second, third)] == [
+        "100/100/50", "time-sliced", "uncapped"
+    ]  # fmt: skip
+    assert [len(one["broken"]) for one in (first, second, third)] == [0, 0, 2]
+    assert first["work_per_joule"] > second["work_per_joule"] > 0
+    assert "1. 100/100/50 " in here(*asked).out
+
+
 def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
     """A pair with one job without its limit is no pair at that split; the others are measured."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
@@ -206,6 +236,7 @@ def test_unclear_or_faulty_wishes_are_refused_before_anything_starts(
         (("--sets", "one"), "two to 7 jobs"),
         (("--sets", "one+two", "--splits", "nine"), "uncapped or time-sliced"),
         (("--sets", "4", "--sample", "3"), "--sample has no meaning here"),
+        (("--sets", "one+two@50", "--try", "2"), "a split is given"),
         (("--pairs", "one+two", "--seed", "3"), "--seed has no meaning here"),
         ((plan, "--seed", "3"), "--seed cannot be combined with a plan file"),
         (("--among", "one", "--noise"), "--gpu replay"),

@@ -1,6 +1,7 @@
 """`advisor launch` from end to end: real processes and a fake driver, without faults."""
 
 import json
+import os
 import re
 import signal
 from dataclasses import fields
@@ -8,7 +9,9 @@ from dataclasses import fields
 import pytest
 from host import UUID, FakeHost
 from launched import (
+    await_end,
     await_nobody,
+    await_status,
     detached,
     launch,
     wait_for_line,
@@ -101,16 +104,32 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     assert "against the prediction of" in said
 
 
+TRIED = ("bert-infer", "albert-train-b2", "--min-speed", "0", "--try", "2", "--duration", "2")
+
+
 def test_best_of_the_ways_that_were_tried_goes_on(h200: FakeHost) -> None:
-    pair = ("bert-infer", "albert-train-b2")
-    for name in pair:
+    for name in TRIED[:2]:
         h200.write_job(name, restartable=True)
-    last = launch(h200, *pair, "--min-speed", "0", "--try", "2", "--duration", "2")
+    last = launch(h200, *TRIED)
     assert (last["state"], last["pair_number"], last["pairs"]) == ("stopped", 2, 3)
     *tried, kept = last["observations"]
     best = max(tried, key=lambda seen: seen["work_per_joule"])
     assert (kept["mode"], len({seen["mode"] for seen in tried})) == (best["mode"], 2)
     assert [t for t in last["warnings"] if re.match(r"tried for 10 s each: .* goes on$", t)]
+
+
+def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
+    for name in TRIED[:2]:
+        h200.write_job(name, restartable=True)
+    name = detached(h200, *TRIED)
+    second = await_status(h200, name, lambda s: s["pair_number"] == 1 and s["overlap_s"] > 6)
+    os.kill(second["supervisor_pid"], signal.SIGKILL)
+    last = await_end(h200, name)
+    assert (last["code"], last["try_s"], last["pair_number"]) == ("supervisor-gone", 10.0, 1)
+    await_nobody(h200)
+    shown = h200.advisor("launches", "show", name).stdout
+    assert "failed, way 2 of 2 on trial" in shown
+    assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:

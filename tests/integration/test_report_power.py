@@ -194,8 +194,7 @@ def test_measured_data_are_a_table_for_each_kind(empty: Path) -> None:
     answer = answer_of(report(empty, "--json").stdout)
     inputs = {one["operands"]: one for one in answer["inputs"]}
     assert len(inputs) == len(found)
-    ratio = inputs[case("zeros").operands]["reference_ratio"]
-    assert ratio["value"] == pytest.approx(0.75)
+    assert inputs[case("zeros").operands]["reference_ratio"]["value"] == pytest.approx(0.75)
     page = page_of(empty)
     assert page.count("<h2>Input: ") == 3
     assert re.search(r"<td>300\.0 \[29\d\.\d, 300\.8\]</td><td>0\.750 ", page)

@@ -183,8 +183,8 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     plan = h100.answer("run", *TWELVE, "--dry-run")
-    assert set(plan) == {"dry_run", "first", "running", "waiting", "alone"}
-    assert set(plan["first"][0]) == {"job", "gpu", "share_percent", "predicted_speed"}
+    assert set(plan) == {"dry_run", "first", "tried", "running", "waiting", "spare_s", "alone"}
+    assert set(plan["first"][0]) == JOB_KEYS
     assert plan["first"][0]["job"] == "bert-serve-10"
     assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)
     assert set(plan["alone"]) == {"home-made"}
@@ -198,6 +198,10 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     shutil.rmtree(h100.folder / "nvml")
     h100.write_job("large", memory_mib=100_000)
     asked = ("run", "bert-serve-10", "resnet50-train-b2", "triad", "--gpu-model")
+    due = ("triad", "gemm", "--work", "50m", "--deadline", "1h", "--gpu-model", "H100", "--dry-run")
+    plan = h100.answer("run", *due)
+    assert ([job["job"] for job in plan["first"]], plan["waiting"]) == (["triad"], ["gemm"])
+    assert plan["spare_s"]["gemm"] == pytest.approx(600, abs=60)
     plan = h100.answer(*asked, "H100", "--gpus", "0,3", "--dry-run")
     assert {job["gpu"] for job in plan["first"]} == {0, 3}
     assert all(job["predicted_speed"] for job in plan["first"])
@@ -206,6 +210,7 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     for options, words in (
         (("H100",), "is for --dry-run"),
         (("H100", "--dry-run", "--gpus", "1,1"), "twice"),
+        (("H100", "--dry-run", "--deadline", "triad=1h"), "an unknown time alone"),
     ):
         done = h100.advisor(*asked, *options)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

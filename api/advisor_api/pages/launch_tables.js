@@ -10,7 +10,7 @@ export function standing(launch) {
   return facts([
     ["GPU", launch.gpu_model, launch.gpu_uuid],
     ["Host", launch.host],
-    ["Pair of the queue", launch.pairs > 1 ? `${launch.pair_number + 1} of ${launch.pairs}` : null],
+    [launch.try_s ? "Way on trial" : "Pair of the queue", launch.pairs > 1 ? `${launch.pair_number + 1} of ${launch.pairs}` : null],
     ["Started", launch.started_at && moment(launch.started_at)],
     ["Ended", launch.ended_at && moment(launch.ended_at)],
     ["Together for", duration(launch.overlap_s)],

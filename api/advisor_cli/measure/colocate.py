@@ -10,14 +10,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
+from advisor.core.split import TIME_SLICED, UNCAPPED
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
 from advisor.formats.rows import to_row
+from advisor.launch.account import Trial
+from advisor.launch.spec import LaunchSet
 from advisor.settings import Settings, job_folders, read_settings
 from advisor.validity.points import with_pair_flags, with_solo_flags
+from advisor.wire.requests import LaunchRequest
+from advisor_advice import forecasting
+from advisor_advice.launching import ResolvedLaunch
 from advisor_cli.console import plain_console
 from advisor_cli.measure.testbeds import (
     Noise,
@@ -48,15 +55,24 @@ from advisor_profiling.campaign.plan import (
     MOST_JOBS,
     Member,
     Plan,
+    PlanEntry,
     counts_on,
     load_plan,
+    named,
     plan_from_options,
     run_name,
     write_set,
 )
 from advisor_profiling.fanout import FanOut, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
-from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed
+from advisor_profiling.testbed import (
+    Mode,
+    ReplayTestbed,
+    SourceName,
+    Testbed,
+    find_gpu,
+    with_units,
+)
 from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
 _NAMED, _SETS_NAMED = 3, 8
@@ -99,6 +115,16 @@ class _ColocateRequest:
     run: Annotated[
         str | None, typer.Option(help="Name of the run; a new one measures everything again")
     ] = None
+    tries: Annotated[
+        int,
+        typer.Option(
+            "--try",
+            min=1,
+            max=3,
+            help="Of one of --sets measure so many of the best ways of sharing, as `advisor "
+            "launch --try` does, and name the best; nothing is launched",
+        ),
+    ] = 1
 
     def plan(self, jobs: Mapping[str, Job]) -> Plan:
         """The plan of a file or of options.
@@ -237,7 +263,14 @@ ReportJson = dict[str, Any]
 """A report as JSON."""
 
 
-def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_json: bool) -> None:
+def _show_campaign(
+    answer: ReportJson,
+    campaign: Campaign,
+    before: int,
+    ways: Sequence[LaunchSet],
+    *,
+    as_json: bool,
+) -> None:
     """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
     run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
     profiles = _profiles(answer, store)
@@ -245,10 +278,15 @@ def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_js
     # For jobs without a rate in the run, of other runs on such GPUs.
     solo = reports.references(store.solo_points(run=run), profiles)
     sets = reports.set_results(points, solo) if has_sets else []
+    trials = _trials(ways, sets)
     if as_json:
         rows = [to_row(point) for point in points]
         found = [asdict(result) for result in sets]
-        say(as_json_text({"run": run, **answer, "sets": found, "points": rows}))
+        tried = [
+            {"split": str(t.pair.split), "work_per_joule": t.work_per_joule, "broken": t.broken}
+            for t in trials
+        ]
+        say(as_json_text({"run": run, **answer, "sets": found, "tried": tried, "points": rows}))
         return
     console = plain_console(least=reports.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
@@ -262,6 +300,7 @@ def _show_campaign(answer: ReportJson, campaign: Campaign, before: int, *, as_js
     )
     new, what = _measured_pairs(campaign) - before, "set" if has_sets else "pair"
     for line in (
+        *(f"{number}. {trial.text}" for number, trial in enumerate(trials, 1)),
         *reports.unknown_alone_text(points, solo),
         nothing or reports.cost_text(Cost(**answer["cost"]), new, what),
         reports.left_out_text(points, reports.LEFT_OUT if has_sets else DOUBTFUL),
@@ -305,9 +344,23 @@ def _colocate(
     names = where.shard_names()
     jobs = _jobs(settings, gpus[0], console)
     chosen = what.plan(jobs)
+    card = None
     if gpus[0] == REPLAY:
         with _open(settings, REPLAY, chosen) as replay:
-            say_replay(console, replay.gpu.model, where.noise)
+            card = replay.gpu
+            say_replay(console, card.model, where.noise)
+    ways: Sequence[LaunchSet] = ()
+    if what.tries > 1:
+        ways = _ways(what, jobs, card, gpus[0], settings)
+        entries = tuple(
+            PlanEntry(
+                sets=(tuple(map(Member, (job.name for job in way.jobs), way.split.shares)),),
+                splits=(TIME_SLICED if way.split.sharing == "time-sliced" else UNCAPPED,),
+            )
+            for way in ways
+        )
+        name = chosen.name if what.run else f"{chosen.name}-try"
+        chosen = replace(chosen, name=name, entries=entries)
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
     here = where.on == "here" and len(gpus) == 1
     timing = known_timing(settings, gpus[0], where.source, console) if here else None
@@ -330,8 +383,40 @@ def _colocate(
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)
-        _show_campaign(answer, campaign, before, as_json=where.as_json)
+        _show_campaign(answer, campaign, before, ways, as_json=where.as_json)
     return code
+
+
+def _ways(
+    what: _ColocateRequest, jobs: Mapping[str, Job], card: Gpu | None, gpu: str, settings: Settings
+) -> list[LaunchSet]:
+    """The best ways of sharing of one set, whose plan was read before.
+
+    Raises:
+        InputError: it has limits, or a job has no profile.
+        NoSplitError: its jobs should not share.
+    """
+    if what.splits or "@" in what.sets:
+        raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
+    own = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
+    launch = ResolvedLaunch(
+        request=LaunchRequest.of(*(job.name for job in own), tries=what.tries),
+        card=card or with_units(find_gpu(gpu), settings),
+    )
+    return [way for way, _ in forecasting.recommended(own, launch, settings, measured=True)]
+
+
+def _trials(ways: Sequence[LaunchSet], results: Sequence[reports.SetResult]) -> list[Trial]:
+    """What the jobs did in those of the ways that were measured, the best first."""
+    found = (
+        Trial(way, one.speeds, [part.latency_p99_ms for part in one.parts], one.power_w)
+        for way in ways
+        for one in results
+        if (one.mode == "time-sliced") == (way.split.sharing == "time-sliced")
+        and [part.job for part in one.parts] == [job.name for job in way.jobs]
+        and tuple(part.share_percent for part in one.parts) == way.split.shares
+    )
+    return sorted(found, key=lambda trial: trial.worth, reverse=True)
 
 
 def _answer(

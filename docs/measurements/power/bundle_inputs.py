@@ -18,32 +18,19 @@ ROOT = Path(__file__).resolve().parents[3]
 INPUTS = Path(__file__).with_name("inputs")
 POINTS = ROOT / "data/advisor_data/bundled/inputs.jsonl"
 OF = {
-    "NVIDIA H100 80GB HBM3": (
-        "h100-34.jsonl",
-        "h100-34-types.jsonl",
-        "h100-34-network.jsonl",
-        "h100-34-fp32.jsonl",
-        "h100-66.jsonl",
-        "h100-132.jsonl",
-        "h100-132-fp16.jsonl",
-    ),
-    "NVIDIA H200": (
-        "h200-34.jsonl",
-        "h200-34-types.jsonl",
-        "h200-34-fp32.jsonl",
-        "h200-132.jsonl",
-        "h200-132-fp8.jsonl",
-    ),
+    "NVIDIA H100 80GB HBM3": "h100 34 34-types 34-network 34-fp32 66 132 132-fp16",
+    "NVIDIA H200": "h200 34 34-types 34-fp32 132 132-fp8",
 }
-"""Results that each model learns from. On the H200 of h200-66-network.jsonl the power limit held
-back what little was not of a file."""
+"""Results that each model learns from: how names of files begin, and end. On the H200 of
+h200-66-network.jsonl the power limit held back what little was not of a file."""
 
 
 def main() -> None:
     """Write both models, then the points of both."""
     every: list[InputPoint] = []
     for gpu_model, names in OF.items():
-        results = [result for name in names for result in read_kept(INPUTS / name)]
+        begin, *ends = names.split()
+        results = [one for end in ends for one in read_kept(INPUTS / f"{begin}-{end}.jsonl")]
         points, _ = points_of(results)
         trained = fit_inputs(points, gpu_model=gpu_model)
         manifest = write_input_model(bundled_folder(gpu_model), trained)

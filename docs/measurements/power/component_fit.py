@@ -6,14 +6,12 @@ From the bundled points, those that passed every cross-check; FILES, as `advisor
 them, have jobs alone on further cards, which nothing is fitted to. By job left out: the weights of
 a GPU model are fitted without a job, and expect the power of its windows. Pairs: without both jobs;
 their windows have counters of their own, and nothing was fitted to any pair. What is expected above
-the power limit is the limit, unless a line says otherwise. The bar is 4 % on average.
+the power limit is the limit. The bar is 4 % on average.
 
-The lines that leave terms out say what each is worth. These jobs also chose the terms and the
-exponent of the clock, so the pairs are the stricter test.
+These jobs also chose the exponent of the clock, so the pairs are the stricter test.
 """
 
 import argparse
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,29 +27,23 @@ from advisor_power.components import (
     MICROBENCHMARK,
     SM_POWER_EXPONENT,
     TERMS,
-    Activity,
     ComponentWeights,
     activity_of,
-    components,
     fit_components,
     fitted_to,
     non_negative_least_squares,
 )
 
 BAR_PERCENT = 4.0
-SIGNATURE_POINTS = 3.0
-"""How far the parts of one job may be apart on two cards, in points of share."""
-
 EXPONENTS = (0.0, 2.0, 2.5, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One window that the weights had not seen, relative errors of its total."""
+    """One window that the weights had not seen, and the relative error of its total."""
 
     point: SoloPoint | PairPoint
-    clipped: float
-    unclipped: float
+    error: float
 
 
 def main() -> None:
@@ -77,9 +69,6 @@ def main() -> None:
     benchmarks = list(on_microbenchmarks(solos, files))
     for model in sorted({j.point.gpu_model for j in benchmarks}):
         tell(f"microbenchmarks, {model}", [j for j in benchmarks if j.point.gpu_model == model])
-    tell("jobs alone, not throttled", [j for j in judged if not j.point.throttled])
-    tell("jobs alone, throttled", [j for j in judged if j.point.throttled])
-    tell("jobs alone, no limit known", judged, lambda j: j.unclipped)
     tell("jobs alone, whole families left out", list(by_job(solos, family)))
     tell("pairs", pair_errors)
     for model in gpu_models:
@@ -90,15 +79,9 @@ def main() -> None:
         tell(f"clock to the power of {exponent:g}: jobs alone", list(by_job(solos)))
         tell(f"clock to the power of {exponent:g}: pairs", list(by_pair(solos, pairs)))
     activities.SM_POWER_EXPONENT = SM_POWER_EXPONENT
-    for term in ("temperature", "warps", "fabric"):
-        tell(f"without {term}: jobs alone", list(by_job(solos, without=term)))
-        tell(f"without {term}: pairs", list(by_pair(solos, pairs, without=term)))
     worst(judged)
-    if benchmarks:
-        worst(benchmarks)
     for model in gpu_models:
         show_weights(fit_components([p for p in solos if p.gpu_model == model]))
-    signatures(solos)
 
 
 def itself(job: str) -> str:
@@ -111,14 +94,12 @@ def family(job: str) -> str:
     return job.split("-")[0]
 
 
-def by_job(
-    solos: Sequence[SoloPoint], key: Callable[[str], str] = itself, without: str = ""
-) -> Iterator[Judged]:
+def by_job(solos: Sequence[SoloPoint], key: Callable[[str], str] = itself) -> Iterator[Judged]:
     """Every window of a job alone, by weights that know nothing of the job."""
     for model in sorted({p.gpu_model for p in solos}):
         mine = [p for p in solos if p.gpu_model == model]
         for left_out in sorted({key(p.job) for p in mine}):
-            weights = fitted([p for p in mine if key(p.job) != left_out], without)
+            weights = fitted([p for p in mine if key(p.job) != left_out])
             yield from judge(weights, [p for p in mine if key(p.job) == left_out])
 
 
@@ -139,32 +120,26 @@ def on_microbenchmarks(solos: Sequence[SoloPoint], files: Sequence[Path]) -> Ite
         yield from judge(weights, [p for p in benchmarks if p.gpu_model == model])
 
 
-def by_pair(
-    solos: Sequence[SoloPoint], pairs: Sequence[PairPoint], without: str = ""
-) -> Iterator[Judged]:
+def by_pair(solos: Sequence[SoloPoint], pairs: Sequence[PairPoint]) -> Iterator[Judged]:
     """Every window of a pair, by weights that know nothing of both jobs."""
     for model in sorted({p.gpu_model for p in solos}):
         theirs = [p for p in pairs if p.gpu_model == model]
         for jobs in sorted({p.jobs for p in theirs}):
-            weights = fitted(
-                [p for p in solos if p.gpu_model == model and p.job not in jobs], without
-            )
+            weights = fitted([p for p in solos if p.gpu_model == model and p.job not in jobs])
             yield from judge(weights, [p for p in theirs if p.jobs == jobs])
 
 
-def fitted(points: Sequence[SoloPoint], without: str = "") -> ComponentWeights:
+def fitted(points: Sequence[SoloPoint]) -> ComponentWeights:
     """The expected weights alone: nothing here needs the draws, which take most of the time."""
     known = [(p, a) for p in points if (a := activity_of(p)) is not None]
     highest = max(a.clock_mhz for _, a in known)
     terms = np.array([a.terms(highest) for _, a in known])
     watts = np.array([p.power_w or 0.0 for p, _ in known])
-    kept = np.array([name != without for name in TERMS])
-    rows = terms * kept / watts[:, None]
-    values = non_negative_least_squares(rows, np.ones(len(rows)))
+    values = non_negative_least_squares(terms / watts[:, None], np.ones(len(known)))
     return ComponentWeights(
         gpu_model=points[0].gpu_model,
         highest_clock_mhz=highest,
-        values=values * kept,
+        values=values,
         draws=values[None],
         terms=terms,
         counters={},
@@ -180,7 +155,7 @@ def judge(weights: ComponentWeights, points: Iterable[SoloPoint | PairPoint]) ->
             continue
         expected = weights.watts(found)
         limited = min(expected, point.power_limit_w or expected)
-        yield Judged(point, limited / point.power_w - 1, expected / point.power_w - 1)
+        yield Judged(point, limited / point.power_w - 1)
 
 
 def is_at_limit(point: SoloPoint | PairPoint) -> bool:
@@ -188,11 +163,9 @@ def is_at_limit(point: SoloPoint | PairPoint) -> bool:
     return (point.power_w or 0) >= 0.97 * (point.power_limit_w or float("inf"))
 
 
-def tell(
-    name: str, judged: Sequence[Judged], error: Callable[[Judged], float] = lambda j: j.clipped
-) -> None:
+def tell(name: str, judged: Sequence[Judged]) -> None:
     """One line of the table."""
-    errors: Floats = 100 * np.array([error(j) for j in judged])
+    errors: Floats = 100 * np.array([j.error for j in judged])
     size = np.abs(errors)
     print(
         f"| {name} | {len(size)} | {size.mean():.2f} | {np.median(size):.2f} | "
@@ -207,7 +180,7 @@ def worst(judged: Sequence[Judged]) -> None:
     by_name: dict[str, list[float]] = {}
     for one in judged:
         if isinstance(one.point, SoloPoint):
-            by_name.setdefault(one.point.job, []).append(100 * one.clipped)
+            by_name.setdefault(one.point.job, []).append(100 * one.error)
     sizes = {name: float(np.mean(np.abs(errors))) for name, errors in by_name.items()}
     for name in sorted(sizes, key=lambda job: -sizes[job])[:10]:
         errors = by_name[name]
@@ -222,32 +195,6 @@ def show_weights(weights: ComponentWeights) -> None:
     low, high = np.percentile(weights.draws, (5, 95), axis=0)
     for name, value, least, most in zip(TERMS, weights.values, low, high, strict=True):
         print(f"  {name:12s} {value:7.0f} W ({least:.0f} to {most:.0f})")
-
-
-def signatures(solos: Sequence[SoloPoint]) -> None:
-    """The parts of one job on the whole of two cards of one model: how far apart are they?"""
-    gaps: list[float] = []
-    for model in sorted({p.gpu_model for p in solos}):
-        mine = [p for p in solos if p.gpu_model == model]
-        weights = fit_components(mine)
-        for job in sorted({p.job for p in mine}):
-            cards = {p.gpu_uuid: p for p in mine if p.job == job and p.share_percent == 100}
-            shares = [shares_of(weights, activity_of(p), p) for p in cards.values()]
-            gaps += [float(np.abs(a - b).max()) for a, b in itertools.pairwise(shares)]
-    within = sum(gap <= SIGNATURE_POINTS for gap in gaps)
-    print(
-        f"\n{len(gaps)} times a job on two cards of one model: largest gap of a part "
-        f"{np.median(gaps):.1f} points in the median, {max(gaps):.1f} at most; "
-        f"within {SIGNATURE_POINTS:g} points: {within}"
-    )
-
-
-def shares_of(weights: ComponentWeights, found: Activity | None, point: SoloPoint) -> Floats:
-    """Parts of the total in percent."""
-    if found is None:
-        raise ValueError(f"{point.job} lacks a reading")
-    parts = components(weights, found, point.power_w or 0.0)
-    return 100 * np.array([value.value / parts.power_w for value in parts.components_w.values()])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
     python docs/measurements/sets/measured.py [RUN ...] [--gpu-model H200]
 
-Of sets that were measured on two cards and hosts; campaigns are as rows.py has them. First what
-lies between both windows of a set: the standard deviation of the logarithm of one. Then what
+Of sets that were measured on two cards and hosts; campaigns are as rows.py has them: what
 `advisor.predict.measured` says of the sets of one campaign, given jobs alone and, in the second
 column, the window of the set, both of the other: the mean error in percent, and how many values its
 bounds hold. Of sets of three jobs and more, each in both directions.
@@ -32,12 +31,11 @@ from advisor_data.bundled import bundled_solo_points
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One measured quantity: what it is, what was expected before and after, and a noise."""
+    """One measured quantity: what it is, and what was expected before and after."""
 
     name: str
     before: Interval
     after: Interval
-    known: float
     measured: float
 
 
@@ -51,8 +49,8 @@ def main() -> None:
             if len(known[key].parts) > ADVISED_JOBS:
                 for value in values_of(known[key], asked[key], bundled):
                     found[value.name].append(value)
-    print("| | n | noise of a window | error, % | with a window | held, % | with a window |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print("| | n | error, % | with a window | held, % | with a window |")
+    print("|---|--:|--:|--:|--:|--:|")
     for name, values in sorted(found.items()):
         print(f"| {name} | {len(values)} | {' | '.join(columns(values))} |")
 
@@ -65,13 +63,11 @@ def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterato
     of_law = SetPredictor()
     predictors = (of_law, MeasuredPredictor(of_law, windows, "another"))
     before, after = (p.predict(profiles, [window.split])[0] for p in predictors)
-    yield Value("watts", before.power_w, after.power_w, known.power_w, asked.power_w)
+    yield Value("watts", before.power_w, after.power_w, asked.power_w)
     alone_w = [p.whole_gpu_power_w for p in profiles]
-    energies = [
-        sum(map(math.prod, zip(speeds(row, profiles), alone_w, strict=True))) / row.power_w
-        for row in (known, asked)
-    ]
-    yield Value("energy", efficiency(before), efficiency(after), energies[0], energies[1])
+    pairs = zip(speeds(asked, profiles), alone_w, strict=True)
+    energy = sum(map(math.prod, pairs)) / asked.power_w
+    yield Value("energy", efficiency(before), efficiency(after), energy)
     for n, profile in enumerate(profiles):
         if known.parts[n].whole.offered_rate is None:
             name = f"speed, {kind_of(profile)}"
@@ -79,7 +75,7 @@ def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterato
             # An answer says no more than what is possible alone, or was measured.
             most = max(1.0, known_speed)
             said, told = before.parts[n].speed, after.parts[n].speed
-            yield Value(name, said, told, known_speed, min(speed, most))
+            yield Value(name, said, told, min(speed, most))
 
 
 def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
@@ -96,16 +92,10 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
         for name in COLUMNS
     }
     return Profile(
-        job=part.whole.job,
-        gpu_model=part.whole.gpu_model,
-        rate_unit=part.whole.rate_unit,
-        units_total=part.whole.units_total,
-        idle_power_w=part.whole.idle_power_w or 0.0,
-        power_limit_w=part.whole.power_limit_w,
-        shares=shares,
-        values=values,
-        kernels=part.kernels,
-    )
+        job=part.whole.job, gpu_model=part.whole.gpu_model, rate_unit=part.whole.rate_unit,
+        units_total=part.whole.units_total, idle_power_w=part.whole.idle_power_w or 0.0,
+        power_limit_w=part.whole.power_limit_w, shares=shares, values=values, kernels=part.kernels,
+    )  # fmt: skip
 
 
 def _scaled(values: Floats, at_whole: float) -> Floats:
@@ -144,9 +134,7 @@ def window_of(row: Row) -> Window:
 
 
 def columns(values: Sequence[Value]) -> Iterator[str]:
-    """Noise, and errors and coverage before and after."""
-    noise = statistics.fmean(math.log(v.measured / v.known) ** 2 / 2 for v in values)
-    yield f"{math.sqrt(noise):.3f}"
+    """Errors and coverage before and after."""
     both = [[(v.before, v.measured) for v in values], [(v.after, v.measured) for v in values]]
     for told in both:
         yield f"{100 * statistics.fmean(abs(x.value / m - 1) for x, m in told):.1f}"

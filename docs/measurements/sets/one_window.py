@@ -4,34 +4,27 @@
 
 Every profile is estimated by a model that has seen no job of its family, from what it has on the
 whole GPU, also without counters that a site may lack. First the relative speeds and watts at the
-other shares; then measured sets by the law of sets over whole and over estimated profiles; then
-drawn sets: how often the advice is another one, and what that one takes by the whole profiles.
+other shares; then measured sets by the law of sets over whole and over estimated profiles.
 `--write` fits the model to all profiles and writes the one that comes with the package.
 """
 
 import argparse
-import random
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, cast
 
 import numpy as np
 from rows import Row, bundled_campaigns, rows_of
 
-from advisor.core.gpu import WHOLE
 from advisor.core.split import Sharing, Split, without_limits
-from advisor.decide.decision import Outlook, decide
-from advisor.errors import NoSplitError
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
-    prior_kept,
     window_of,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
-from advisor.predict.sets import SetPredictor, fills
+from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models.one_window import BUNDLED
 from advisor_training.learners import family_of
@@ -46,7 +39,6 @@ LACKING: Mapping[str, Sequence[str]] = {
     "neither": COUNTERS,
 }
 LAW = SetPredictor()
-DRAWN = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +61,6 @@ def main() -> None:
     known = {(k.whole.job, k.whole.gpu_model): k for k in known_of(profiles)}
     of_shares([*known.values()])
     of_sets(known)
-    of_advice(known)
 
 
 def known_of(
@@ -82,32 +73,22 @@ def known_of(
 
 
 def of_shares(known: Sequence[Known]) -> None:
-    """Errors at the other shares, and who is rightly told to fill the GPU."""
+    """Errors at the other shares."""
     print(f"\n{len(known)} profiles of {len({family_of(k.whole.job) for k in known})} families")
-    print("| | relative speed, points | median | watts, % | servers, points | wrong: fills |")
-    print("|---|--:|--:|--:|--:|--:|")
-    simple = {"share over SM activity": over_activity, "share": lambda p: p.shares[:-1] / WHOLE}
-    for name, rule in simple.items():
-        offs = [off for k in known for off in np.abs(rule(k.whole) - kept(k.whole))]
-        print(f"| {name} | {points(offs)} | {points(offs, np.median)} | | | |")
+    print("| | relative speed, points | median | watts, % | servers, points |")
+    print("|---|--:|--:|--:|--:|")
     for name in LACKING:
         offs = [(k, speed_offs(k.whole, k.estimated[name])) for k in known]
         speeds = np.concatenate([off for _, off in offs])
         watts = np.concatenate([watts_offs(k.whole, k.estimated[name]) for k in known])
         served = np.concatenate([off for k, off in offs if kind_of(k.whole) == "server"])
-        wrong = sum(fills(k.whole) is not fills(k.estimated[name]) for k in known)
         cells = (points(speeds), points(speeds, np.median), points(watts), points(served))
-        print(f"| {name} | {' | '.join(cells)} | {wrong} of {len(known)} |")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def kept(p: Profile) -> Floats:
     """Relative speed at the shares below the whole GPU."""
     return np.minimum(1.0, p.values["rate"][:-1] / p.values["rate"][-1])
-
-
-def over_activity(p: Profile) -> Floats:
-    """Without anything learned."""
-    return prior_kept(p.values["sm_active_percent"][-1] / WHOLE, p.shares[:-1].tolist())
 
 
 def speed_offs(whole: Profile, estimated: Profile) -> Floats:
@@ -127,25 +108,20 @@ def within(p: Profile) -> Floats:
 
 def points(offs: Iterable[float] | Floats, of: Callable[[Floats], Any] = np.mean) -> str:
     """In hundredths."""
-    return f"{100 * of(np.array(offs)):.1f}"
+    return f"{100 * of(np.array([*offs])):.1f}"
 
 
 def of_sets(known: Mapping[Key, Known]) -> None:
     """Measured sets by the law of sets over whole, and over estimated profiles."""
     rows = [r for c in bundled_campaigns() for r in rows_of(c) if keys_of(r) <= known.keys()]
-    print(f"\n{len(rows)} measured windows of sets: mean error, and held by the ranges, %")
-    head = ("speeds, points", "watts, %", "energy saved, points", "bias", "speeds", "watts")
-    print(f"| | from | windows | {' | '.join(head)} |\n|---|---|{'--:|' * 7}")
+    print(f"\n{len(rows)} measured windows of sets: energy saved, points off")
+    names = ("whole profiles", *LACKING)
+    print(f"| | windows | {' | '.join(names)} |\n|---|{'--:|' * (1 + len(names))}")
     for mode in ("uncapped", "limits", "time-sliced"):
         own = [row for row in rows if row.mode == mode]
-        for name in ("whole profiles", *LACKING):
-            judged = [judge(row, [as_seen(k, name) for k in of(row, known)]) for row in own]
-            columns = [np.concatenate(column) for column in zip(*judged, strict=True)]
-            cells = [points(np.abs(c)) for c in columns[:3]] + [
-                f"{100 * columns[2].mean():+.1f}",
-                *(f"{100 * c.mean():.0f}" for c in columns[3:]),
-            ]
-            print(f"| {mode} | {name} | {len(own)} | {' | '.join(cells)} |")
+        seen = ([(row, [as_seen(k, n) for k in of(row, known)]) for row in own] for n in names)
+        offs = (starmap(saving_off, pairs) for pairs in seen)
+        print(f"| {mode} | {len(own)} | {' | '.join(map(points, offs))} |")
 
 
 def keys_of(row: Row) -> set[Key]:
@@ -163,8 +139,8 @@ def as_seen(known: Known, name: str) -> Profile:
     return known.estimated.get(name, known.whole)
 
 
-def judge(row: Row, profiles: Sequence[Profile]) -> tuple[Floats, ...]:
-    """Of one window, predicted less measured: speeds, watts, saving; then what ranges held."""
+def saving_off(row: Row, profiles: Sequence[Profile]) -> float:
+    """How far the energy that one window saved is from what is predicted."""
     shares = tuple(part.alone.share_percent for part in row.parts)
     split = Split(shares)
     if row.mode != "limits":
@@ -174,73 +150,7 @@ def judge(row: Row, profiles: Sequence[Profile]) -> tuple[Floats, ...]:
     speeds = np.array([min(1.0, part.speed) for part in row.parts])
     # The cards that each would have alone draw what was measured there.
     alone_w = np.array([part.whole.power_w or 0.0 for part in row.parts])
-    watts = found.power_w
-    saved = [watts.value / (alone_w @ told) - row.power_w / (alone_w @ speeds)]
-    held = [p.speed.low <= s <= p.speed.high for p, s in zip(found.parts, speeds, strict=True)]
-    return (
-        told - speeds,
-        np.array([watts.value / row.power_w - 1]),
-        -np.array(saved),
-        np.array(held),
-        np.array([watts.low <= row.power_w <= watts.high]),
-    )
-
-
-def of_advice(known: Mapping[Key, Known]) -> None:
-    """How often drawn sets get another advice, and what that takes by the whole profiles."""
-    print(f"\nadvice to {DRAWN} drawn sets of each size, by what was seen of the jobs")
-    print("| seen | jobs | another | shares, should not | apart, should not | energy, % |")
-    print("|---|--:|--:|--:|--:|--:|")
-    by_model = defaultdict[str, list[Known]](list)
-    for (_, model), k in sorted(known.items()):
-        by_model[model].append(k)
-    for name in LACKING:
-        for jobs in (2, 3, 5, 7):
-            chance = random.Random(jobs)
-            sets = [
-                chance.choices(chance.choice([*by_model.values()]), k=jobs) for _ in range(DRAWN)
-            ]
-            found = list(starmap(compared, ((own, name) for own in sets)))
-            another, shares, apart, costs = zip(*found, strict=True)
-            told = [sum(column) for column in (another, shares, apart)]
-            print(f"| {name} | {jobs} | {' | '.join(map(str, told))} | {points(costs)} |")
-
-
-def compared(known: Sequence[Known], name: str) -> tuple[bool, bool, bool, float]:
-    """Whether the advice is another way, shares or keeps apart alone, and what more it takes."""
-    whole = [k.whole for k in known]
-    right, told = advised(whole), advised([as_seen(k, name) for k in known])
-    taken = [energy(whole, split) for split in (told, right)]
-    limits = (right.sharing == "exclusive", told.sharing == "exclusive")
-    another = right.sharing != told.sharing
-    return another, limits == (True, False), limits == (False, True), taken[0] / taken[1] - 1
-
-
-def advised(profiles: Sequence[Profile]) -> Split:
-    """The way that is the answer."""
-    apart = without_limits("exclusive", len(profiles))
-    try:
-        decision = decide(Outlook(profiles, LAW))
-    except NoSplitError:
-        return apart
-    return decision.choice.prediction.split if decision.choice else apart
-
-
-def energy(profiles: Sequence[Profile], split: Split) -> float:
-    """For each 1 that the same work takes on a card each, by whole profiles."""
-    if split.sharing == "exclusive":
-        return 1.0
-    (found,) = LAW.predict(profiles, [safe_for(profiles, split)])
-    assert found.efficiency is not None
-    return 1 / found.efficiency.value
-
-
-def safe_for(profiles: Sequence[Profile], split: Split) -> Split:
-    """Shares within what was measured of each job."""
-    if split.sharing != "limited":
-        return split
-    own = zip(split.shares, profiles, strict=True)
-    return replace(split, shares=tuple(max(s, float(p.shares[0])) for s, p in own))
+    return abs(found.power_w.value / float(alone_w @ told) - row.power_w / float(alone_w @ speeds))
 
 
 if __name__ == "__main__":

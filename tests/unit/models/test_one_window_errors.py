@@ -41,8 +41,7 @@ def test_what_all_families_have_in_common_is_in_the_mean() -> None:
     near = around_one(12, 0)
     errors = drawn_errors(near, near)
     values = np.array([errors(world)[0] for world in range(2000)])
-    nearest_mean = np.mean([*near.values()][:6])
-    assert values.mean() == pytest.approx(nearest_mean, abs=0.1)
+    assert values.mean() == pytest.approx(np.mean([*near.values()][:6]), abs=0.1)
     same = {name: np.array([0.4]) for name in near}
     assert drawn_errors(same, same)(7) == pytest.approx([0.4])
 

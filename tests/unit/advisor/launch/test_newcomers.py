@@ -237,3 +237,14 @@ def test_an_answer_that_cannot_be_written_is_a_warning(
     assert door.ask().outcome == "waiting"
     assert len(door.watch.monitor.jobs) == 3
     assert door.warnings == ["the answer to c, which asked to join: No space left on device"]
+
+
+def test_who_asks_what_cannot_be_read_is_told(door: Door) -> None:
+    """As of a command of another version; who asked after it has its turn."""
+    request = to_join(THIRD, *door.watch.spec.pairs[0].parts, share_percent=30.0)
+    name = ask_join(door.folder, request)
+    (door.folder.path / "joins" / f"{name}.asked.json").write_text("{")
+    assert door.ask().outcome == "running"
+    said = join_status(door.folder, name, request)
+    assert (said.outcome, said.code) == ("refused", "bad-input")
+    assert "the request to join cannot be read" in (said.error or "")

@@ -125,6 +125,7 @@ def test_energy_that_was_not_read_is_not_made_up(
         (0, {}, False),
         (1, {"state": "starting"}, False),
         (1, {"silent_s": 12}, False),
+        (1, {"try_s": 10.0}, False),
     ],
 )
 def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(

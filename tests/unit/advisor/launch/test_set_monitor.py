@@ -78,7 +78,7 @@ def test_gates_open_and_both_are_counted(patch: pytest.MonkeyPatch) -> None:
     watch.go_on(19.5)
     assert (monitor.over, watch.outcomes, monitor.mode) == (False, ["running", "running"], "mps")
     assert monitor.work_per_joule() == pytest.approx(1.3 / 400)
-    assert monitor.account.settled_work_per_joule() == pytest.approx(1.3 / 400)
+    assert monitor.account.trial().work_per_joule == pytest.approx(1.3 / 400)
     assert (monitor.account.first.overlap_s, monitor.first_ended) == (pytest.approx(20), ())
     assert monitor.alarms() == []
     assert not any(job.stops for job in watch.jobs)

@@ -1,5 +1,6 @@
 """A launch from its first set to the end of its last, on a clock of its own, without a process."""
 
+import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -332,3 +333,75 @@ def test_who_is_coming_is_waited_for_where_the_others_end_well(
     assert (said.outcome, said.join_id) == (outcome, "j")
     assert ("have ended" in (said.error or "")) == (outcome == "refused")
     assert [job.output.parent.name for job in launch.jobs if job.stops][2:] == ["0-joined-0"]
+
+
+WAYS = tuple(together("a", "b", split=split) for split in (Split((40.0, 60.0)), EQUAL))
+
+
+@pytest.mark.parametrize(
+    ("a", "spec", "state", "outcomes"),
+    [
+        (ends(5), {}, "finished", "finished finished"),
+        (ends(5), {"when_one_ends": "stop"}, "stopped", "finished stopped"),
+        (ends(5, status=1), {}, "failed", "failed finished"),
+        (FOREVER, {"stop_s": 15}, "stopped", "stopped stopped"),
+    ],
+)
+def test_who_ends_in_a_trial_is_not_started_again(
+    launch: Launch, a: Script, spec: dict[str, Any], state: str, outcomes: str
+) -> None:
+    """Who runs beside it is not ended for the trial: the way that is tried goes on."""
+    launch.scripts |= {"a": a, "b": ends(40)}
+    launch.stop_s = spec.pop("stop_s", math.inf)
+    last = launch.run(*WAYS, try_s=10.0, **spec)
+    number = int(launch.stop_s == 15)
+    assert (last.state, last.pair_number, len(launch.jobs)) == (state, number, 2 * number + 2)
+    assert [job.outcome for job in last.jobs] == outcomes.split()
+    assert last.overlap_s + last.rest_s == pytest.approx(
+        {"finished finished": 40, "failed finished": 40}.get(outcomes, 5), abs=0.5
+    )
+
+
+def test_of_a_trial_time_and_energy_count_and_no_work(launch: Launch) -> None:
+    """Jobs begin again after it; nobody can join before one way is kept."""
+    launch.scripts |= {name: ends(50) for name in "ab"}
+    last = launch.run(*WAYS, try_s=10.0)
+    assert (last.state, last.pair_number, last.ledger is None) == ("finished", 2, False)
+    kept = launch.remembered[-1]
+    assert last.ledger
+    assert last.ledger.held_s == pytest.approx(50, abs=0.5)
+    assert last.ledger.alone_s == pytest.approx(2 * 0.5 * kept.overlap_s, rel=0.05)
+    shown = {(one.pair_number, one.try_s, one.standing) for one in launch.written}
+    assert {(1, 10.0, "running, way 2 of 2 on trial"), (2, None, "running")} <= shown
+    assert launch.folder.read_spec().pairs[last.pair_number] in WAYS
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "limits", "number", "words"),
+    [
+        (Script(), Script(rate=60), {}, 1, "goes on"),
+        (Script(rate=60), Script(), {}, 0, "goes on"),
+        (Script(rate=55), Script(rate=60), {"min_speed": 0.9}, 1, "as none keeps all limits"),
+        # What was not measured is known to be worth nothing.
+        (Script(hangs_s=0), Script(), {}, 1, "40/60 not measured"),
+        (Script(rate=60, late_ms=(90.0,)), Script(late_ms=(9.0,)), {"max_p99_ms": 50.0}, 1,
+         "had a p99 of"),
+        # A server that works off what has queued up does no more than is asked of it.
+        (Script(rate=105), Script(rate=250), {"offered_rate": 100.0}, 0, "40/60 5 of work per kJ"),
+    ],
+)  # fmt: skip
+def test_the_way_goes_on_that_keeps_most_and_does_most(
+    launch: Launch, first: Script, second: Script, limits: dict[str, Any], number: int, words: str
+) -> None:
+    job = {name: value for name, value in limits.items() if name == "offered_rate"}
+    own = {name: value for name, value in limits.items() if name != "offered_rate"}
+    ways = [
+        replace(way, parts=tuple(replace(part, **own) for part in way.parts))
+        for way in (together("a", "b", split=pair.split, **job) for pair in WAYS)
+    ]
+    launch.scripts |= dict.fromkeys("ab", first)
+    launch.events[9.9] = lambda: launch.scripts.update(dict.fromkeys("ab", second))
+    launch.stop_s = 25
+    last = launch.run(*ways, try_s=10.0)
+    (told,) = last.warnings
+    assert (launch.folder.read_spec().pairs[2].split, words in told) == (WAYS[number].split, True)

@@ -101,3 +101,11 @@ def test_a_launch_that_cannot_be_read_is_not_joined(settings: Settings, tmp_path
     request.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         asked(folder, points_file(tmp_path), settings)
+
+
+def test_nobody_joins_a_way_on_trial(settings: Settings, tmp_path: Path) -> None:
+    """Its share would be of a way that may not be kept."""
+    folder = running(settings)
+    folder.write_status(replace(folder.read_status(), try_s=10.0))
+    with pytest.raises(InputError, match=r"way 1 of 1 on trial.*once one way is kept"):
+        asked(folder, points_file(tmp_path), settings)

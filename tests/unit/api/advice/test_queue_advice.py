@@ -11,7 +11,7 @@ from advised import settings_of
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
 from advisor.core.split import Sharing
-from advisor.decide.limits import Request
+from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders
 from advisor.launch.run_queue import QueueFile, see
@@ -140,4 +140,57 @@ def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
     jobs = [Job(name=name, command=("true",)) for name in ("bert-serve-10", "gemm", "unknown")]
     parts = [asked.held_to(LaunchPart(job=job)) for job in jobs]
     limits = [(part.min_speed, part.max_p99_ms) for part in parts]
-    assert limits == [(None, 50.0), (0.5, None), (None, None)]
+    served = floor(asked.profiles["bert-serve-10"], asked.request)
+    assert limits == [(served, 50.0), (0.5, None), (None, None)]
+    assert served > 0.9
+
+
+@pytest.mark.parametrize("is_restartable", [True, False])
+def test_a_set_whose_jobs_may_be_started_again_is_tried(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_restartable: bool
+) -> None:
+    """The way that was planned first; who joins later finds the limits of all in each way."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    tried = replace(card.wanted, request=replace(card.wanted.request, tries=2))
+    jobs = [
+        Job(name=name, command=("true",), restartable=is_restartable or name != TWO[0])
+        for name in TWO
+    ]
+    settings = settings_of(tmp_path)
+    queue = QueueRun(jobs, [replace(card, wanted=tried)], QueueFile(tmp_path / "queue"), settings)
+    ((_, ways),) = queue.first_sets()
+    queue.act(queue.look())
+    (folder,) = list_folders(tmp_path / "home" / "launches")
+    spec = folder.read_spec()
+    assert [way.split for way in spec.pairs] == [way.split for way in ways]
+    planned_first = planned((OpenCard(card=card, able=frozenset(TWO)),), TWO)[0][2]
+    assert spec.pairs[0].split.shares == planned_first.shares
+    assert (len(ways), spec.try_s) == ((2, 10.0) if is_restartable else (1, None))
+    assert len({way.split for way in ways}) == len(ways)
+    assert all(part.min_speed for way in ways for part in way.parts)
+
+
+@pytest.mark.parametrize("due", ["triad", "gemm"])
+def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
+    card: QueueCard, tmp_path: Path, due: str
+) -> None:
+    """They share where that leaves them enough; what can no longer be in time is told."""
+    clock = Mock(return_value=0.0)
+    jobs = [Job(name=name, command=("true",)) for name in ("triad", "gemm", *TWO)]
+    file, settings = QueueFile(tmp_path / "queue"), settings_of(tmp_path)
+    works = dict.fromkeys((due, "matmul-fp16"), 3_400.0)
+    times = {due: 3_600.0, "matmul-fp16": 36_000.0}
+    queue = QueueRun(jobs, [card], file, settings, None, works, times, clock)
+    ((_, (made,)),) = queue.first_sets()
+    seats = {part.job.name: n for n, part in enumerate(made.parts)}
+    assert due in seats
+    assert made.parts[seats[due]].min_speed == 0.95
+    expected = queue.cards[0].expected([*seats], made.split.shares, made.split.sharing)
+    assert expected
+    assert expected.parts[seats[due]].speed.value > 0.95 - 1e-9
+    clock.return_value = 300.0
+    assert queue.late_text("matmul-fp16") is None
+    assert queue.late_text(due) == "cannot be done in time: 57 min alone, 55 min left"
+    ((_, (made, *_)),) = queue.first_sets()
+    assert "matmul-fp16" in [job.name for job in made.jobs]

@@ -252,8 +252,7 @@ def test_jobs_side_by_side_add_up_to_what_there_is() -> None:
     assert both.counters["dram_active_percent"] < 100
     for column in SM_CLASSES.values():
         assert both.counters[column] == min(100.0, 2 * one.counters[column])
-    half = at_work(one, 0.5, one.clock_mhz)
-    assert half.counters["dram_active_percent"] == pytest.approx(40.0)
+    assert at_work(one, 0.5, one.clock_mhz).counters["dram_active_percent"] == pytest.approx(40.0)
 
 
 def test_units_of_a_pair_are_those_of_both_jobs() -> None:

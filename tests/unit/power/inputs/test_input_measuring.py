@@ -172,8 +172,7 @@ def test_ratio_follows_the_drift_of_the_reference() -> None:
     ]
     first, middle, last = with_ratios(results)
     assert some(middle.reference_ratio).value == pytest.approx(0.5)
-    high = some(some(middle.reference_ratio).high)
-    assert 0.0005 < (high - 0.5) / 1.96 < 0.002
+    assert 0.0005 < (some(some(middle.reference_ratio).high) - 0.5) / 1.96 < 0.002
     assert some(first.reference_ratio).value == pytest.approx(400 / 420)
     assert last.reference_ratio is not None
 

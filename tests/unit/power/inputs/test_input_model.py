@@ -88,8 +88,7 @@ def test_a_law_of_switching_is_found_and_no_baseline_can_say_it() -> None:
 
 def test_trees_take_most_of_what_the_physics_cannot_say() -> None:
     learned, tested = points(bent, groups=60), points(bent, seed=1)
-    by_trees = error(physics_and_trees(learned), tested)
-    assert by_trees < 0.7 * error(physics_alone(learned), tested)
+    assert error(physics_and_trees(learned), tested) < 0.7 * error(physics_alone(learned), tested)
 
 
 def test_at_the_limit_the_error_is_of_speed_and_nothing_measured_is_looked_at() -> None:
@@ -117,8 +116,7 @@ def test_real_tensors_are_tested_and_never_learned_from() -> None:
     assert found["real_power_points"] == len(real)
     assert found["real_model_power_mean_error_percent"] < 1
     assert found["real_median_power_mean_error_percent"] > 1
-    wrong = trained_on(points(switching) + odd).figures
-    assert wrong["real_model_power_mean_error_percent"] > 5
+    assert trained_on(points(switching) + odd).figures["real_model_power_mean_error_percent"] > 5
 
 
 @pytest.mark.slow
@@ -272,8 +270,7 @@ def test_served_without_scikit_learn_it_says_the_same(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_order_of_points_does_not_matter(folder: Path, tmp_path: Path) -> None:
     again = [*references(limit_w=400.0), *reversed(points(limit_w=400.0))]
-    trained = trained_on(again)
-    assert write_input_model(tmp_path, trained) == InputPredictor(folder).manifest
+    assert write_input_model(tmp_path, trained_on(again)) == InputPredictor(folder).manifest
 
 
 def test_a_pattern_of_nan_widens_no_interval() -> None:

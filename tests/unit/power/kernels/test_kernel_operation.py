@@ -202,8 +202,7 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
     assert power.ssp_power_w is not None
     assert some(power.difference).counter.value > 0
     assert (some(power.difference).curve_j, some(power.difference).differ) == (None, None)
-    text = "\n".join(report_lines(power))
-    assert f"no curve    {power.no_curve}" in text
+    assert f"no curve    {power.no_curve}" in "\n".join(report_lines(power))
     assert measured(MadeUpKernel(rising), tmp_path / "other", WantedKernel(runs=160)).curve
 
 

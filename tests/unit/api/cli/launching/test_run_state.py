@@ -1,7 +1,9 @@
 """A queue as people and programs see it, and how its record is taken up."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from advised import settings_of
@@ -94,6 +96,17 @@ def test_lines_tell_what_has_changed(file: QueueFile, tmp_path: Path) -> None:
     assert [*event_lines(before, run_state(queue, look, {}))] == [
         "b running (0 of 4 jobs done, 1 run, 3 wait)"
     ]
+    hurried = QueueRun(
+        [JOBS["b"]], (), file, settings_of(tmp_path), None, {"b": 120.0}, {"b": 60.0}
+    )
+    waits = QueueLook(record=QueueRecord(), launches=(), waiting=("b",))
+    (late,) = event_lines(None, run_state(hurried, waits, {}))
+    assert late.startswith("b cannot be done in time: 2 min alone, ")
+    sliced = replace(launch, status=replace(launch.status, sharing="time-sliced"))
+    card = Mock(gpu=Mock(uuid="GPU-0", index=3), expected=Mock(return_value=None))
+    queue.cards = (card,)
+    (turn,) = event_lines(before, run_state(queue, replace(look, launches=(sliced,)), {}))
+    assert turn.startswith("b running on GPU 3, time-sliced (")
 
 
 def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -> None:
@@ -112,7 +125,9 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
     assert lines["GPUs"] == "held for 3 min; each alone, by its profile, 4 min: 40 % less"
     assert lines["Energy"].endswith("19.4 Wh: 14 % less")
     assert lines["Failed"] == "b: no such file; advisor launches show l1"
-    assert not queue.finish(look)
+    file.write(record)
+    queue.finish(look)
+    assert file.read() == record
 
 
 def test_a_launch_that_was_noted_and_never_made_is_forgotten(
