@@ -29,7 +29,7 @@ help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 run: $(RUN_STAMP)  ## Recommend a split for a recorded server and a job, and for two others; needs no GPU
-	$(BIN)/advisor recommend bert-serve-30 triad
+	$(BIN)/advisor recommend bert-serve-10 triad
 	$(BIN)/advisor recommend bert-train vit-infer
 
 test: $(STAMP) debian  ## Run the tests that a person waits for; ARGS go to pytest

@@ -48,6 +48,7 @@ from advisor.decide.limits import (
     floor,
     is_served,
     most_power_w,
+    sure_p99_ms,
     sure_speeds,
     violations,
     violations_alone,
@@ -535,9 +536,9 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
                 return ""
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
         most_ms = request.longest_p99_ms(profile)
-        beside = p.part(place, job).p99_ms(profile, option.split, option.split.shares[job])
-        if most_ms and beside and request.decisive_p99_ms(profile, beside) > most_ms:
-            sure_ms = beside.at_most_with(request.policy.chance)
+        beside = p.part(place, job).latency_p99_ms
+        sure_ms = sure_p99_ms(beside, request.policy.chance) if beside else 0.0
+        if most_ms and sure_ms > most_ms:
             found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
     if len(found) < len(option.violations):
         return ""

@@ -21,10 +21,14 @@ TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
 """Objectives that can be asked for a given work: energy, time or money until all jobs are done."""
 
 CHANCES = (0.05, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-WEIGHTS = (-1.04, -0.76, -0.35, -0.16, 0.01, 0.12, 0.37, 0.61, 1.07, 1.3, 1.51)
+WEIGHTS = (-1.18, -0.77, -0.33, -0.12, 0.03, 0.15, 0.4, 0.62, 0.91, 1.15, 1.45)
 """A relative speed exceeds its expected value, lowered by this part of the way to its low end, with
-these chances: 1,622 speeds in measured pairs, by trees without their jobs. With the law of kernels
-in turn docs/measurements/policy.py prints nearly the same, 0.40 for 0.37."""
+these chances: 1,622 speeds in measured pairs, by trees without their jobs
+(docs/measurements/policy.py)."""
+
+P99_WEIGHTS = (-1.33, -0.99, -0.25, -0.01, 0.17, 0.34, 0.72, 1.0, 1.31, 1.41, 1.9)
+"""A p99 stays below its expected value, raised by this part of the way to its high end, with these
+chances: 804 windows of servers that the law was not fitted to (docs/measurements/sets/tails.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +114,6 @@ class Request:
             return self.default_max_p99_ms
         return self.policy.p99_times_alone * (profile.whole_gpu_p99_ms or 0.0) or None
 
-    def decisive_p99_ms(self, profile: Profile, beside: Interval) -> float:
-        """The p99 that must keep the limit: with the chance of the policy, where one was given.
-
-        The limit that the policy has for all servers is kept as expected: nobody has promised it.
-        """
-        given = self.gives_p99(profile)
-        return beside.at_most_with(self.policy.chance) if given else beside.value
-
-    def gives_p99(self, profile: Profile) -> bool:
-        """Whether a limit was given, and is not only the policy's."""
-        return profile.job in self.max_p99_ms or self.default_max_p99_ms is not None
-
 
 def floor(profile: Profile, request: Request) -> float:
     """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
@@ -141,16 +133,25 @@ def is_served(profile: Profile) -> bool:
 
 
 @functools.cache
-def weight_of_low(chance: float) -> float:
-    """How far from a speed to its low end, of logarithms, lies what it exceeds with a chance."""
-    return max(float(np.interp(chance, CHANCES, WEIGHTS)), 0.0)
+def weights_of(chance: float) -> tuple[float, float]:
+    """How far to the low end of a speed, of logarithms, lies what it exceeds with a chance.
+
+    And how far to the high end of a p99 what it stays below.
+    """
+    low, high = (max(float(np.interp(chance, CHANCES, of)), 0.0) for of in (WEIGHTS, P99_WEIGHTS))
+    return low, high
 
 
 def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
     """Relative speeds that jobs keep with a chance, of expected ones and their low ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = speeds * (low / speeds) ** weight_of_low(chance)
+        found = speeds * (low / speeds) ** weights_of(chance)[0]
     return np.where(speeds > 0, found, np.minimum(speeds, low))
+
+
+def sure_p99_ms(beside: Interval, chance: float) -> float:
+    """What a p99 stays below with a chance."""
+    return beside.value * (beside.high / beside.value) ** weights_of(chance)[1]
 
 
 def with_card_memory(request: Request, gpu_model: str) -> Request:
@@ -283,16 +284,16 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found
 
 
 def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
-    """As `Request.decisive_p99_ms` has it."""
+    """With the chance of the policy, whoever set the limit."""
     for job, profile in enumerate(profiles):
         if (most_ms := request.longest_p99_ms(profile)) is None:
             continue
         for place, split in enumerate(p.splits):
             share = split.shares[job]
-            beside = p.part(place, job).p99_ms(profile, split, share)
+            beside = p.part(place, job).latency_p99_ms
             if beside is None or split.sharing == "exclusive":
                 yield from (([place], late) for late in _late_alone(profile, share, request))
-            elif (sure_ms := request.decisive_p99_ms(profile, beside)) > most_ms:
+            elif (sure_ms := sure_p99_ms(beside, request.policy.chance)) > most_ms:
                 text = (
                     f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
                     f"({beside.value:.3g} expected), above {most_ms:.4g} ms"

@@ -17,7 +17,7 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, is_served, memory_unknown, risks
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, with_active_idle
-from advisor.predict.sets import ACTIVE_IDLE_OVER_W, is_by_physics
+from advisor.predict.sets import ACTIVE_IDLE_OVER_W
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
 STARVED = 0.3
@@ -170,21 +170,13 @@ def _served(decision: Decision) -> Iterator[str]:
         if profile.serving.is_behind(profile.whole_gpu_rate):
             served = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
             yield f"{profile.job} serves {percent(served)} of its demand alone on the whole GPU"
-        beside_ms = part.p99_ms(profile, p.split, share)
-        why = ", by what four servers had beside others"
-        if part.latency_p99_ms is not None:
-            # By physics it is there of every split, measured or not.
-            law = is_by_physics(p.split)
-            why = "" if law else ", as it was measured there"
-        yield _latency(profile, share, beside_ms, decision.request, why)
+        yield _latency(profile, share, part.latency_p99_ms, decision.request)
     if any(map(is_served, decision.profiles)) and p.result.energy_saved < 0:
         more = percent(-p.result.energy_saved, 1)
         yield f"this takes {more} more energy than the same work with a GPU for each job"
 
 
-def _latency(
-    profile: Profile, share: float, beside: Interval | None, request: Request, why: str
-) -> str:
+def _latency(profile: Profile, share: float, beside: Interval | None, request: Request) -> str:
     if beside is None:
         return f"the latency of {profile.job} was not measured at {share:g} %"
     most_ms, alone_ms = request.longest_p99_ms(profile), None
@@ -194,7 +186,7 @@ def _latency(
     alone = "" if alone_ms is None else f": alone at {share:g} % it is {alone_ms:.3g} ms"
     return (
         f"the p99 latency of {profile.job} is expected at {beside.value:.3g} ms ({beside.low:.3g} "
-        f"to {beside.high:.3g}){limit}{why}{alone}"
+        f"to {beside.high:.3g}){limit}{alone}"
     )
 
 

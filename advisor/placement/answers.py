@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.interval import weight_of_bound
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
@@ -28,7 +27,7 @@ from advisor.decide.limits import (
     sure_speeds,
     violations,
     violations_alone,
-    weight_of_low,
+    weights_of,
     with_card_memory,
 )
 from advisor.decide.options import below_normal
@@ -91,15 +90,12 @@ class _ManyAlone:
         )
         return speed.T, low.T, watts
 
-    def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:
-        """Of each server, 0 where it is not known; shape (sets, seats).
-
-        `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
-        """
+    def p99_ms(self, sets: Ints, level: Ints, weight: float) -> Floats:
+        """Of each server, so far towards the high end, 0 where it is not known; (sets, seats)."""
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
         known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high ** weights[sets.T] * TAILS.longer(alone) * known).T
+        longer: Floats = (high**weight * TAILS.longer(alone) * known).T
         return longer
 
 
@@ -342,15 +338,12 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
-        given = [limits.gives_p99(profile) for profile in profiles]
-        weight = weight_of_bound(limits.policy.chance)
-        self._weights_p99 = weight * np.array([*given, False], dtype=float)
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def weight(self) -> float:
         """How far towards its low end a speed must keep its floor, of logarithms."""
-        return weight_of_low(self._limits.policy.chance)
+        return weights_of(self._limits.policy.chance)[0]
 
     @property
     def pool(self) -> Pool:
@@ -410,7 +403,8 @@ class SetAnswers:
         decisive = sure_speeds(speed, low, self._limits.policy.chance)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
-            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._weights_p99)
+            high = weights_of(self._limits.policy.chance)[1]
+            p99_ms = self.many.p99_ms(sets.rows, sets.level, high)
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
 
@@ -458,14 +452,14 @@ class SetAnswers:
         decision = self._ask(profiles, None)
         if decision is None or decision.choice is None:
             return None
-        return self.placed(kinds, profiles, decision.choice.prediction, decision)
+        return self.placed(kinds, decision.choice.prediction, decision)
 
     def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         profiles = [self._profile(kind) for kind in kinds]
         told = self._told(kinds, profiles, level)
         for found in sorted(told, key=lambda found: self._cost(kinds, found)):
             if self._may_share(kinds, found, profiles):
-                return self.placed(kinds, profiles, found, None)
+                return self.placed(kinds, found, None)
         return None
 
     def _cost(self, kinds: tuple[int, ...], found: Prediction) -> tuple[float, float]:
@@ -516,15 +510,10 @@ class SetAnswers:
         return Split(shares) if min(shares) < WHOLE else without_limits("uncapped", len(kinds))
 
     def placed(
-        self,
-        kinds: tuple[int, ...],
-        profiles: Sequence[Profile],
-        found: Prediction,
-        decision: Decision | None,
+        self, kinds: tuple[int, ...], found: Prediction, decision: Decision | None
     ) -> PlacedSet:
         """A set that runs from now on, with its prediction and decision."""
-        seats = zip(profiles, found.parts, found.split.shares, strict=True)
-        tails = [part.p99_ms(profile, found.split, share) for profile, part, share in seats]
+        tails = [part.latency_p99_ms for part in found.parts]
         return PlacedSet(
             kinds=kinds,
             pool=self.number,

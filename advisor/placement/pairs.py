@@ -64,7 +64,7 @@ class QueuePairs:
         if decision is None or decision.choice is None:
             return None
         prediction = decision.choice.prediction
-        placed = self._answers.placed(one.kinds, decision.profiles, prediction, decision)
+        placed = self._answers.placed(one.kinds, prediction, decision)
         done = same_work(decision, decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(

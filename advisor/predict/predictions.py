@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeAlias
 
@@ -29,8 +29,7 @@ class PredictedPart:
     Attributes:
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
         solo_power_w: Power of the GPU while the job runs alone on all of it.
-        latency_p99_ms: Its p99 latency, where more is known of it than by class: what it was beside
-            the same jobs at the same split, or of a set; None: nothing more.
+        latency_p99_ms: None: it answers no requests, or its p99 alone is not known.
     """
 
     speed: Interval
@@ -42,12 +41,6 @@ class PredictedPart:
     def rate(self) -> Interval:
         """Progress per second, in the job's own unit."""
         return self.speed.times(self.solo_rate)
-
-    def p99_ms(self, profile: Profile, split: Split, share_percent: float) -> Interval | None:
-        """Its p99 latency as it was measured there, else by class; None: not known alone."""
-        if self.latency_p99_ms is not None:
-            return self.latency_p99_ms
-        return profile.serving and profile.serving.p99_beside_ms(split, share_percent)
 
 
 def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floats:
@@ -222,7 +215,7 @@ class _Results(SplitResult):
 
 
 def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
-    """Predictions of the same jobs at these splits, each taken from the part that has it."""
+    """Predictions of the same jobs at these splits, each by the last part that has it."""
     if len(parts) == 1 and parts[0].splits == tuple(splits):
         return parts[0]
     places = {s: n for n, s in enumerate(split for part in parts for split in part.splits)}
@@ -308,6 +301,9 @@ def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
     power_w, part = sum(p.whole_gpu_power_w for p in profiles) / n, 1 / n
     return Prediction(
         split=without_limits("exclusive", n),
-        parts=tuple(predicted_part(p, Interval(part, part, part)) for p in profiles),
-        power_w=Interval(power_w, power_w, power_w),
+        parts=tuple(
+            replace(predicted_part(p, Interval.sure(part)), latency_p99_ms=ms and Interval.sure(ms))
+            for p, ms in ((p, p.whole_gpu_p99_ms) for p in profiles)
+        ),
+        power_w=Interval.sure(power_w),
     )

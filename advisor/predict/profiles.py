@@ -30,7 +30,6 @@ import numpy.typing as npt
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
 from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
-from advisor.core.split import Split
 from advisor.errors import InputError
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
@@ -65,15 +64,6 @@ LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
 """Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
 noise."""
 
-
-P99_BESIDE = Interval(1.4, 0.9, 3.0)
-"""p99 beside another job under limits for each 1 ms alone at the same share, where all of the
-demand is met: 5th, 50th and 95th percentile of 229 windows of four servers. What the other three
-say holds 51, 92, 95 and 100 % of one's (docs/measurements/model/p99.py)."""
-
-P99_WITHOUT_LIMITS = Interval(4.0, 0.9, 8.0)
-"""The same without limits: of 14 windows, 0.9 to 2.4 beside small jobs and 4.4 to 7.8 beside those
-that fill the card."""
 
 P99_MEASURED = Interval(1.0, 0.64, 1.55)
 """p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
@@ -133,18 +123,6 @@ class Serving:
         """Whether even the whole GPU serves less than what arrives."""
         offered = self.offered_rate
         return offered is not None and whole_gpu_rate < (1 - self.tolerance) * offered
-
-    def p99_beside_ms(self, split: Split, share_percent: float) -> Interval | None:
-        """Beside another job, while all of the demand is met; None: not known alone.
-
-        By class, not by job: four servers are too few to learn more from.
-        """
-        alone_ms = self.p99_alone_ms(share_percent)
-        if alone_ms is None:
-            return None
-        if split.sharing == "exclusive":
-            return Interval(alone_ms, alone_ms, alone_ms)
-        return (P99_BESIDE if split.is_limited else P99_WITHOUT_LIMITS).times(alone_ms)
 
     def p99_alone_ms(self, share_percent: float) -> float | None:
         """Alone at that share, linear between measured shares; None outside of them."""

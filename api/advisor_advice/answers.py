@@ -414,7 +414,7 @@ def _job_shares(
             rate=part.rate,
             speed=part.speed,
             environment=environment,
-            latency_p99_ms=part.p99_ms(profile, p.split, share),
+            latency_p99_ms=part.latency_p99_ms,
         )
         for profile, share, part, environment in zip(
             profiles, p.split.shares, p.parts, environments, strict=True
@@ -496,18 +496,14 @@ def _alone(profile: Profile) -> Copies:
         number=1,
         verdict=None,
         split=None,
-        rate=_sure(rate),
-        speed=_sure(1.0),
-        power_w=_sure(power_w),
-        joules=_sure(power_w / rate),
-        energy_saved=_sure(0.0),
-        energy_saved_idle=_sure(0.0),
-        latency_p99_ms=_sure(p99_ms) if p99_ms else None,
+        rate=Interval.sure(rate),
+        speed=Interval.sure(1.0),
+        power_w=Interval.sure(power_w),
+        joules=Interval.sure(power_w / rate),
+        energy_saved=Interval.sure(0.0),
+        energy_saved_idle=Interval.sure(0.0),
+        latency_p99_ms=Interval.sure(p99_ms) if p99_ms else None,
     )
-
-
-def _sure(value: float) -> Interval:
-    return Interval(value, value, value)
 
 
 def with_known_idle(

@@ -152,11 +152,11 @@ def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
             _kept(
                 profile.job,
                 part.speed,
-                part.p99_ms(profile, p.split, share) if is_served(profile) else None,
+                part.latency_p99_ms if is_served(profile) else None,
                 profile.whole_gpu_p99_ms,
                 at_worst=not is_served(profile),
             )
-            for profile, part, share in zip(r.profiles, p.parts, p.split.shares, strict=True)
+            for profile, part in zip(r.profiles, p.parts, strict=True)
         ),
     )
     limit_w = r.profiles[0].power_limit_w

@@ -6,7 +6,8 @@
 The decision on each pair or set is among its measured options and separate GPUs. Trees are fitted
 without the jobs of the pair, the law of sets is as shipped, and no window of the set is used.
 Speeds are over the rate alone in the same run. A window keeps its limits where every job keeps the
-policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap over sets.
+policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap over sets. Last in
+a row are the stated chance that all speeds hold and how often they did, and the same of all p99s.
 
 Then random sets of three to five jobs that leave most of the GPU idle, one or two of them servers:
 how many are refused, also by an even chance of every limit, and without that of p99. `--beside`
@@ -36,7 +37,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.decide.decision import Outlook, decide
-from advisor.decide.limits import CHANCES, WEIGHTS, Request, floor, is_served
+from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
@@ -63,10 +64,13 @@ from advisor_training.train import forest_bytes, make_training_set
 TOLERANCE = 0.005
 """Of a speed or a demand: a measured rate repeats to half a percent."""
 
-ERRORS: list[float] = []
-"""Of speeds in pairs: to the measured one from the expected, for each way to the low end, logs."""
+ERRORS: list[tuple[str, float]] = []
+"""Of speeds in pairs, with the job: from the measured one to the expected, for each way to the low
+end, of logarithms."""
 
 Ways = dict[Split, list["Window"]]
+
+Chance = tuple[float, bool, float, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +107,15 @@ class Answer:
         best: By the best measured option in which all limits held.
         held: Whether speeds and tails held in the chosen option.
         refused: For each option that may break a limit, whether all held.
-        chances: For each option the stated chance that all speeds hold, and whether they did.
+        chances: For each option the stated chance that all speeds hold, and whether they did;
+            and the same of p99s.
     """
 
     saved: float
     best: float
     held: tuple[bool, bool] | None
     refused: tuple[bool, ...]
-    chances: tuple[tuple[float, bool], ...] = ()
+    chances: tuple[Chance, ...] = ()
 
     @property
     def kept(self) -> float:
@@ -144,13 +149,19 @@ def main() -> None:
     for of_set, predictor in questions(request):
         found.append((of_set, answered(of_set, predictor, request)))
         print(*of_set.jobs, "{0.saved:.3f} of {0.best:.3f}".format(found[-1][1]), file=sys.stderr)
-    weights = (f"{chance:g}: {-np.quantile(ERRORS, 1 - chance):.2f}" for chance in CHANCES)
-    print(f"WEIGHTS by CHANCES, from {len(ERRORS)} speeds of pairs:", *weights, "\n")
+    jobs = sorted({job for job, _ in ERRORS})
+    halves = {"of all": jobs, "of one half of the jobs": jobs[::2], "of the other": jobs[1::2]}
+    for name, own in halves.items():
+        told = [error for job, error in ERRORS if job in own]
+        others = [error for job, error in ERRORS if job not in own] or told
+        held = 100 * np.mean(np.array(others) <= np.quantile(told, 0.9))
+        table = np.round(np.quantile(told, CHANCES), 2)
+        print(f"WEIGHTS {name}, {len(told)} speeds of pairs:", *table, f"; 0.9 holds {held:.0f} %")
     print(
-        "| jobs | n | saved, % | best measured, % | shared | speed broke | p99 broke "
-        "| refused, held all the same | chance of speeds as stated, % | held, % |"
+        "\n| jobs | n | saved, % | best, % | shared | speed broke, % | p99 broke, % "
+        "| refused | held, % | chance, % | held, % | chance of p99s, % | held, % |"
     )
-    print(f"|---|{'--:|' * 9}")
+    print(f"|---|{'--:|' * 12}")
     for kind, which in by_kind(found):
         print(f"| {kind} | {' | '.join(cells([found[n][1] for n in which]))} |")
     model = Registry(settings.home / "models").open_champion()
@@ -250,16 +261,18 @@ def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
         for seat, x in enumerate(part.speed for part in p.parts):
             real = statistics.fmean(window.speeds[seat] for window in of.ways[p.split])
             if x.low < x.value and real > 0:
-                ERRORS.append(math.log(real / x.value) / math.log(x.value / x.low))
+                off = math.log(x.value / real) / math.log(x.value / x.low)
+                ERRORS.append((profiles[seat].job, off))
     choice, refused = None, list[Split]()
     with suppress(NoSplitError):
         decision = decide(outlook, request)
         choice = decision.choice and decision.choice.prediction.split
         refused = [o.prediction.split for o in decision.options if o.violations]
     chances = [
-        (chance_of(p, profiles, request), of.held[p.split][0])
+        (chance_of(p, profiles, request), speeds, p99_chance_of(p, profiles, request), p99s)
         for p in expected
         if p.split in of.held
+        for speeds, p99s in [of.held[p.split]]
     ]
     return judged(of, choice, refused, chances)
 
@@ -268,7 +281,7 @@ def judged(
     of: Measured,
     choice: Split | None,
     refused: Iterable[Split],
-    chances: Iterable[tuple[float, bool]] = (),
+    chances: Iterable[Chance] = (),
 ) -> Answer:
     """A choice and what may break a limit, by what was measured."""
     held = of.held
@@ -370,6 +383,16 @@ def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> f
     return float(np.interp(min(weights), WEIGHTS, CHANCES))
 
 
+def p99_chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
+    """That the server of which it is least likely keeps its p99; NaN: none has one."""
+    weights = [
+        math.log(most_ms / p99_ms.value) / math.log(p99_ms.high / p99_ms.value)
+        for part, profile in zip(p.parts, profiles, strict=True)
+        if (p99_ms := part.latency_p99_ms) and (most_ms := request.longest_p99_ms(profile))
+    ]
+    return float(np.interp(min(weights), P99_WEIGHTS, CHANCES)) if weights else math.nan
+
+
 def saved(windows: Iterable[Window]) -> float:
     """Mean of the windows."""
     return statistics.fmean(window.saved for window in windows)
@@ -410,9 +433,27 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
     yield str(len(answers))
     yield bracket([a.saved for a in answers])
     yield f"{mean(a.best for a in answers):.1f}"
-    yield from broken(answers)
-    for values in zip(*(one for a in answers for one in a.chances), strict=True):
-        yield f"{mean(values):.0f}"
+    offered = [a for a in answers if a.held is not None]
+    yield str(len(offered))
+    served = [a for a in offered if not any(math.isnan(chance[2]) for chance in a.chances)]
+    for limit, those in enumerate((offered, served)):
+        yield bracketed([(100 * (not a.held[limit]), 1) for a in those if a.held])
+    yield str(sum(len(a.refused) for a in answers))
+    yield bracketed([(100 * sum(a.refused), len(a.refused)) for a in answers if a.refused])
+    for column in range(4):
+        known = [one[column] for a in answers for one in a.chances if not math.isnan(one[2])]
+        values = [one[column] for a in answers for one in a.chances] if column < 2 else known
+        yield f"{mean(values):.0f}" if values else ""
+
+
+def bracketed(sums: Sequence[tuple[float, float]]) -> str:
+    """The first over the second, added up over sets, with the interval of draws of sets."""
+    if not any(part for part, _ in sums):
+        return "0" if sums else ""
+    draws = np.random.default_rng(1).choice(np.array(sums), (2000, len(sums))).sum(axis=1)
+    parts = draws[:, 0] / draws[:, 1]
+    whole = sum(part for part, _ in sums) / sum(of for _, of in sums)
+    return "{:.1f} [{:.1f} {:.1f}]".format(whole, *np.quantile(parts, [0.025, 0.975]))
 
 
 def broken(answers: Sequence[Answer]) -> Iterator[str]:

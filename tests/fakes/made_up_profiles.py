@@ -13,6 +13,9 @@ from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
+P99_BESIDE = Interval(1.4, 0.9, 3.0)
+"""Of a server, for each 1 alone at its share."""
+
 SHARES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 
 
@@ -104,8 +107,12 @@ class Scripted:
         return Prediction(
             split=split,
             parts=tuple(
-                predicted_part(profile, _around(speed, self.off))
-                for profile, speed in zip(profiles, speeds, strict=True)
+                replace(
+                    predicted_part(profile, _around(speed, self.off)),
+                    latency_p99_ms=alone_ms and P99_BESIDE.times(alone_ms),
+                )
+                for profile, speed, share in zip(profiles, speeds, split.shares, strict=True)
+                for alone_ms in [profile.serving and profile.serving.p99_alone_ms(share)]
             ),
             power_w=_around(power_w, self.off),
         )

@@ -361,7 +361,7 @@ H200 = {"gpu_model": BUNDLED_MODEL}
 @pytest.mark.parametrize(
     ("pair", "verdict"),
     [
-        (("bert-serve-30", "triad"), "share"),
+        (("bert-serve-10", "triad"), "share"),
         (("bert-train", "sorting"), "your call"),
         (("gemm", "triad"), "do not share"),
     ],
@@ -408,8 +408,7 @@ def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
     visit: Visit, served: RawServer
 ) -> None:
     """Of two splits with the same first share the charts once showed the other one's numbers."""
-    # Nobody has chosen yet: it begins with two jobs that can be asked about.
-    visit.open("/set")
+    visit.open("/set?jobs=bert-serve-30+gemm")
     assert visit.text("#said").startswith("100/")
     read = visit.page.locator(".charts figure svg .text-now").all_text_contents()
     keys = ("speed_1", "speed_2", "power_w", "energy_saved", "stp")

@@ -145,8 +145,8 @@ def test_cards_at_the_power_limit_are_told_and_a_ceiling_keeps_them_out(place: A
     """Where predicted watts are cut off, sets were measured to break their floors."""
     asked = (
         "matmul-bf16:3",
-        "resnet50-train-b2:9",
-        "bert-serve-30:3",
+        "notebook:6",
+        "bert-serve-10:3",
         "--objective",
         "energy-efficiency",
     )

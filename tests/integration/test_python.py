@@ -126,7 +126,7 @@ def test_options_have_the_same_names_and_defaults(ask: object, command: object) 
 
 def test_an_answer_is_a_frame_of_all_ways() -> None:
     """A row for each way, numbers in the units of their names, and one that was chosen."""
-    answer = advisor.recommend("bert-serve-30", "triad", every=True)
+    answer = advisor.recommend("bert-serve-10", "triad", every=True)
     frame = answer.to_frame()
     chosen = frame[frame["is_choice"]].iloc[0]
     assert {"50/50", "uncapped", "exclusive"} <= set(frame["split"])

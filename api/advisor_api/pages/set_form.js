@@ -79,7 +79,7 @@ function limitFields(state, rows, set) {
 // What stands there before anybody has chosen: jobs that can be asked about together. With those that
 // come with advisor it is the pair of the README.
 function example(rows, names) {
-  const known = ["bert-serve-30", "triad"];
+  const known = ["bert-serve-10", "triad"];
   if (known.every((name) => names.includes(name)) && common(rows, known).length > 0) return known;
   const pairs = names.flatMap((a, i) => names.slice(i + 1).map((b) => [a, b]));
   return pairs.find((pair) => common(rows, pair).length > 0) ?? [names[0], names[0]];

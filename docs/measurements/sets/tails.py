@@ -5,10 +5,13 @@
 Of every window of a set, and of bundled ones of pairs, that has the p99
 of a server: that over its p99 alone at its limit, the median of these or for pairs of
 the profile. It prints the constants of `advisor.predict.sets` as they stand there. In the table
-each server is predicted by the others, and every server counts the same, in sets and in pairs. A
-cell has how many of a hundred windows are within a factor of 1.5, the mean factor that all are off
-by, and how many there are. "Met": nine tenths of the demand or more; where less is served the queue
-ends with the window. Last, by class, the 5th, 50th and 95th percentile of measured over predicted.
+each half of the servers is predicted by the other, servers of one network together, and every
+server counts the same, in sets and in pairs. A cell has how many of a hundred windows are within a
+factor of 1.5, the mean factor that all are off by, and how many there are. "Met": nine tenths of
+the demand or more; where less is served the queue ends with the window. Last, by class, the 5th,
+50th and 95th percentile of measured over predicted where the law of speeds says that it is met, and
+how far towards the last p99s stay with some chances: of all and of each half, and how many windows
+of the other half that holds at nine of ten.
 """
 
 import itertools
@@ -23,19 +26,27 @@ from fitting import alone
 from law import percentiles
 from rows import Row, measured_rows, rows_of_pairs
 
+from advisor.decide.limits import CHANCES
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
 from advisor_data.bundled import bundled_solo_points
+
+NO_KERNEL_S = 1.0
+"""So long between two that nothing waits for others."""
 
 LAWS = tuple(
     Tails(*constants)
     for constants in itertools.product(
         [crowd / 4 for crowd in range(2, 13)],
-        [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 20, 25, 35, 50, 100, 1e6)],
+        [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 25, 1e6 * NO_KERNEL_S)],
+        (0.001, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3),
         (3.0, 6.0, 12.0, 24.0, 48.0),
     )
 )
 MET = 0.9
+
+HALF = ("bert", "embedding", "whisper")
+"""Networks whose servers are predicted by those of the others, and the others by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,20 @@ class Tail:
     is_met: bool
     place: int
     beside: JobsAlone
+
+    @property
+    def is_said(self) -> bool:
+        """Whether the law of speeds says that its demand is met: others are not offered."""
+        return self.mode == "time-sliced" or float(self.beside.could[self.place, 0]) >= MET
+
+    @property
+    def is_in_half(self) -> bool:
+        return self.server.startswith(HALF)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a job that fills the GPU makes kernels beside it, or it does."""
+        return self.of_class not in ("own SMs", "own SMs, one fills", "none fills")
 
     @property
     def of_class(self) -> SetClass:
@@ -89,6 +114,14 @@ def main() -> None:
     told = errors([*tails, *guessed], [*by_others, *said["the law, kernels guessed"]])
     for name, (low, middle, high, count) in told.items():
         print(f"P99_ERRORS, {name}: {low:.2f} {middle:.2f} {high:.2f} ({count} windows)")
+    halves = {"of all": (True, False), "of one half": (True,), "of the other": (False,)}
+    far = weights(mps, by_others)
+    for name, half in halves.items():
+        told = [weight for tail, weight in far if tail.is_in_half in half]
+        others = [weight for tail, weight in far if tail.is_in_half not in half] or told
+        table = np.quantile(told, CHANCES)
+        held = 100 * np.mean(np.array(others) <= np.quantile(told, 0.9))
+        print(f"P99_WEIGHTS {name}:", *np.round(table, 2), f"; 0.9 holds {held:.0f} %")
 
 
 def under_mps(tails: Iterable[Tail]) -> list[Tail]:
@@ -102,20 +135,36 @@ def fitted(mps: Sequence[Tail]) -> tuple[Tails, list[float]]:
     return nearest(mps), left_out(mps, lambda free: by(nearest(free)))
 
 
+def ratios(
+    tails: Sequence[Tail], said: Sequence[float]
+) -> dict[SetClass, list[tuple[Tail, float]]]:
+    """Of each class p99 over what is said of windows under MPS; in turns over that alone."""
+    found: dict[SetClass, list[tuple[Tail, float]]] = defaultdict(list)
+    sliced = [(tail, 1.0) for tail in tails if tail.mode == "time-sliced"]
+    for tail, value in [*zip(under_mps(tails), said, strict=True), *sliced]:
+        if tail.is_said:
+            found[tail.of_class].append((tail, tail.longer / value))
+    return found
+
+
 def errors(
     tails: Sequence[Tail], said: Sequence[float]
 ) -> dict[SetClass, tuple[float, float, float, int]]:
-    """Three percentiles of each class, and how many windows it has.
+    """Three percentiles of each class, and how many windows it has."""
+    return {
+        name: (*percentiles([ratio for _, ratio in own]), len(own))
+        for name, own in ratios(tails, said).items()
+    }
 
-    Of the p99 over what is said of windows under MPS; in turns over that alone.
-    """
-    classes: dict[SetClass, list[float]] = defaultdict(list)
-    for tail, value in zip(under_mps(tails), said, strict=True):
-        classes[tail.of_class].append(tail.longer / value)
-    for tail in tails:
-        if tail.mode == "time-sliced":
-            classes[tail.of_class].append(tail.longer)
-    return {name: (*percentiles(values), len(values)) for name, values in classes.items()}
+
+def weights(tails: Sequence[Tail], said: Sequence[float]) -> list[tuple[Tail, float]]:
+    """How far p99s lie towards the high end of their class, of logarithms."""
+    return [
+        (tail, math.log(ratio) / math.log(high))
+        for own in ratios(tails, said).values()
+        for high in [percentiles([ratio for _, ratio in own])[2]]
+        for tail, ratio in own
+    ]
 
 
 CUTS: Mapping[str, Callable[[Tail], bool]] = {
@@ -156,9 +205,20 @@ def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
     offs = {id(tail): np.abs(np.log(_longer(all_laws, tail) / tail.longer)) for tail in tails}
 
     def nearest(some: Sequence[Tail]) -> Tails:
+        some = [tail for tail in some if tail.is_said]
         counts = Counter((tail.server, tail.source) for tail in some)
-        sums = sum(offs[id(tail)] / counts[tail.server, tail.source] for tail in some)
-        return LAWS[int(np.argmin(sums))]
+
+        def best(laws: Iterable[int], own: Iterable[Tail]) -> int:
+            sums = np.zeros(len(LAWS))
+            for tail in own:
+                sums += offs[id(tail)] / counts[tail.server, tail.source]
+            return min(laws, key=lambda n: float(sums[n]))
+
+        # Crowds and bursts where nobody waits for long kernels, and kernels where somebody does.
+        calm = (n for n, law in enumerate(LAWS) if law.kernel_s == NO_KERNEL_S)
+        crowds = LAWS[best(calm, (tail for tail in some if not tail.waits))]
+        alike = [(law.crowd, law.burst_ms) == (crowds.crowd, crowds.burst_ms) for law in LAWS]
+        return LAWS[best(np.flatnonzero(alike), (tail for tail in some if tail.waits))]
 
     return nearest
 
@@ -168,12 +228,9 @@ def _longer(law: Tails, tail: Tail) -> Floats:
 
 
 def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:
-    """What each server's windows are said to be by those of the others."""
-    rules = {
-        server: fit([tail for tail in tails if tail.server != server])
-        for server in {tail.server for tail in tails}
-    }
-    return [rules[tail.server](tail) for tail in tails]
+    """What the windows of each half of the servers are said to be by the other half."""
+    rules = [fit([tail for tail in tails if tail.is_in_half != half]) for half in (False, True)]
+    return [rules[tail.is_in_half](tail) for tail in tails]
 
 
 # windows

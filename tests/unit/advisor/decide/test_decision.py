@@ -410,7 +410,7 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     two, table = (WEB, B), scripted({EQUAL: (1.0, 0.3, 300.0)})
     tight = Request(policy=FREE, min_speed={"b": 0.4}, max_p99_ms={"web": 5.0})
     (slow,) = (o for o in decide(Outlook(two, table), tight).options if o.name == "50/50")
-    assert accepting(slow, two, tight) == "--max-p99 web=11ms --min-speed b=0.3"
+    assert accepting(slow, two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
     broken = violations(slow.predictions, two, hot)[slow.place]
     over = dataclasses.replace(slow, violations=broken)

@@ -57,8 +57,8 @@ def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: 
     given = decided({EQUAL: (0.9, 0.9, 300.0)}, own, default_max_p99_ms=most_ms)
     assert given.chosen.name == "50/50"
     assert (
-        f"the p99 latency of a is expected at 11.8 ms (7.6 to 25.3){limit}, by what four servers "
-        "had beside others: alone at 50 % it is 8.44 ms"
+        f"the p99 latency of a is expected at 11.8 ms (7.6 to 25.3){limit}: "
+        "alone at 50 % it is 8.44 ms"
     ) in warnings(given)
 
 

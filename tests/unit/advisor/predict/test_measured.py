@@ -15,7 +15,7 @@ from advisor.core.interval import Interval
 from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, predicted_part
-from advisor.predict.profiles import P99_BESIDE, P99_MEASURED, Profile, Serving
+from advisor.predict.profiles import P99_MEASURED, Profile, Serving
 from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.conditions import DriftPredictor
 
@@ -169,10 +169,6 @@ def test_a_tail_is_what_it_was_at_that_split() -> None:
     turned = MeasuredPredictor(Scripted({EQUAL: (0.6, 0.6, 500.0)}), {("a", "b"): seen})
     (found,) = turned.predict([B, A], [EQUAL])
     assert [part.latency_p99_ms for part in found.parts] == [None, P99_MEASURED.times(30.0)]
-    serving = Serving(offered_rate=60.0, rate_noise=0.0, latency_p99_ms=((50.0, 10.0),))
-    server = replace(A, serving=serving)
-    assert first.p99_ms(server, EQUAL, 50.0) == P99_MEASURED.times(30.0)
-    assert second.p99_ms(server, EQUAL, 50.0) == P99_BESIDE.times(10.0)
 
 
 def test_a_job_beside_itself_is_the_same_both_ways() -> None:

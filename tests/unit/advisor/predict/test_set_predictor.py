@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
+from advisor.core.interval import Interval
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.core.split import EQUAL, Split, without_limits
+from advisor.core.split import EQUAL, EXCLUSIVE, Split, without_limits
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Kernels, Profile, Serving, make_profiles
 from advisor.predict.sets import (
@@ -261,11 +262,11 @@ def test_without_counted_kernels_cores_say_how_many_there_are() -> None:
     assert guessed.high / guessed.low > known.high / known.low
 
 
+TIMED = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0)))
+
+
 def test_a_server_serves_its_demand_beside_small_jobs() -> None:
-    serving = Serving(
-        offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0))
-    )
-    server, small = job("server", serving=serving), job("small")
+    server, small = job("server", serving=TIMED), job("small")
     for n in (1, 3):
         part = predicted([server, *[small] * n], without_limits("uncapped", n + 1)).parts[0]
         assert (part.speed.value, part.speed.low) == (1.0, pytest.approx(0.98))
@@ -278,6 +279,8 @@ def test_a_tail_grows_with_what_the_others_want() -> None:
     assert (longer[0], longer) == (pytest.approx(1.0), sorted(longer))
     beside_long = tail_of_the_first([0.2, 0.95], kernel_s=1e-3)
     assert beside_long == pytest.approx(1 / (1 - 0.95))
+    seldom = tail_of_the_first([0.06, 0.95], kernel_s=1e-3)
+    assert seldom == pytest.approx(1 + (beside_long - 1) * (0.06 / TAILS.held) ** 2)
 
 
 def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
@@ -394,3 +397,20 @@ def test_two_jobs_are_for_the_model_of_pairs_where_limits_give_each_its_own() ->
     assert [*AnyWay(known).predict(two, [overlap])] == [predicted(two, overlap)]
     three = [*two, job("d")]
     assert [*AnyWay(known).predict(three, [of_three])] == [predicted(three, of_three)]
+
+
+def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
+    """Beside a job that fills it is less sure; one after the other it is that alone."""
+    server, other = job("server", serving=TIMED), job("c", 90.0)
+    found = AnyWay(Scripted({EQUAL: (1.0, 0.7, 500.0)})).predict(
+        [server, other], [EQUAL, EXCLUSIVE]
+    )
+    limited, apart = (p.parts[0].latency_p99_ms for p in found)
+    assert limited == predicted([server, other], EQUAL).parts[0].latency_p99_ms
+    assert apart == Interval.sure(4.0)
+    assert found[0].parts[0].speed.value == 1.0
+    assert found[0].parts[1].latency_p99_ms is None
+    calm = predicted([server, job("d")], EQUAL).parts[0].latency_p99_ms
+    assert calm
+    assert limited
+    assert calm.high / calm.value < limited.high / limited.value
