@@ -24,7 +24,7 @@ LATENCIES_AT, LATENCY_BUCKETS, LATENCY_LEAST_S, LATENCY_STEP = 512, 320, 1e-5, 1
 """The histogram in a progress file: advisor/progress.py."""
 
 BELOW_NORMAL = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
-HALF = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}
+WITHOUT_MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/var/empty"}
 
 
 def job_commands() -> dict[str, list[str]]:
@@ -38,7 +38,10 @@ def job_commands() -> dict[str, list[str]]:
 
 
 class Process:
-    """A job behind its gate; `!1` in its name puts it below normal, `@50` limits it."""
+    """A job behind its gate.
+
+    In its name `!1` puts it below normal, `@50` limits it, and `~` keeps it off MPS.
+    """
 
     def __init__(self, name: str, command: list[str], folder: Path) -> None:
         self.name = name
@@ -50,7 +53,9 @@ class Process:
         told = {"ADVISOR_PROGRESS_FILE": str(files[0]), "ADVISOR_GATE_FILE": str(files[1])}
         env = os.environ | told | {"OMP_NUM_THREADS": "1"}
         env |= BELOW_NORMAL if "!1" in name else {}
-        env |= HALF if "@50" in name else {}
+        env |= WITHOUT_MPS if "~" in name else {}
+        if limit := name.partition("@")[2].partition("!")[0]:
+            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = limit
         env["PYTHONPATH"] = f"{ROOT}:{env.get('PYTHONPATH', '')}"
         with self.log.open("wb") as log:
             self.child = subprocess.Popen(
