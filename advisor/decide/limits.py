@@ -114,6 +114,15 @@ class Request:
             return self.default_max_p99_ms
         return self.policy.p99_times_alone * (profile.whole_gpu_p99_ms or 0.0) or None
 
+    def p99_chance(self, profile: Profile) -> float:
+        """With which its p99 is to keep the limit: that of the policy where a limit was given.
+
+        Nobody has promised the policy's own limit, so that is kept as expected: with 9 chances of
+        10 it would keep apart three sets of ten more than it would keep from breaking it.
+        """
+        given = profile.job in self.max_p99_ms or self.default_max_p99_ms is not None
+        return self.policy.chance if given else 0.5
+
 
 def floor(profile: Profile, request: Request) -> float:
     """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
@@ -284,7 +293,7 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found
 
 
 def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
-    """With the chance of the policy, whoever set the limit."""
+    """As `Request.p99_chance` has it."""
     for job, profile in enumerate(profiles):
         if (most_ms := request.longest_p99_ms(profile)) is None:
             continue
@@ -293,7 +302,7 @@ def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Foun
             beside = p.part(place, job).latency_p99_ms
             if beside is None or split.sharing == "exclusive":
                 yield from (([place], late) for late in _late_alone(profile, share, request))
-            elif (sure_ms := sure_p99_ms(beside, request.policy.chance)) > most_ms:
+            elif (sure_ms := sure_p99_ms(beside, request.p99_chance(profile))) > most_ms:
                 text = (
                     f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
                     f"({beside.value:.3g} expected), above {most_ms:.4g} ms"

@@ -90,12 +90,15 @@ class _ManyAlone:
         )
         return speed.T, low.T, watts
 
-    def p99_ms(self, sets: Ints, level: Ints, weight: float) -> Floats:
-        """Of each server, so far towards the high end, 0 where it is not known; (sets, seats)."""
+    def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:
+        """Of each server, 0 where it is not known; shape (sets, seats).
+
+        `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
+        """
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
         known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high**weight * TAILS.longer(alone) * known).T
+        longer: Floats = (high ** weights[sets.T] * TAILS.longer(alone) * known).T
         return longer
 
 
@@ -315,6 +318,7 @@ class SetAnswers:
     two: _Pairs = field(init=False)
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
+    _p99_weights: Floats = field(init=False)
     _weights_p99: Floats = field(init=False)
     _limits: Request = field(init=False)
     ceiling_w: float = field(init=False)
@@ -338,6 +342,8 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
+        chances = [limits.p99_chance(profile) for profile in profiles]
+        self._p99_weights = np.array([*(weights_of(chance)[1] for chance in chances), 0.0])
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
@@ -403,8 +409,7 @@ class SetAnswers:
         decisive = sure_speeds(speed, low, self._limits.policy.chance)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
-            high = weights_of(self._limits.policy.chance)[1]
-            p99_ms = self.many.p99_ms(sets.rows, sets.level, high)
+            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._p99_weights)
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
 
