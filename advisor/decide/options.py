@@ -166,7 +166,7 @@ def _for_filling(
             yield Split(tuple(shares))
 
 
-BELOW_NORMAL_ON = "NVIDIA H200"
+_BELOW_NORMAL_ON = "NVIDIA H200"
 """Pairs were measured with priority on this GPU model alone, without a limit for the job below
 normal and with one of 50 %."""
 
@@ -182,7 +182,7 @@ def below_normal(
     if len(profiles) != ADVISED_JOBS or len(seats) != 1:
         return ()
     free = Split((WHOLE,) * len(profiles), "uncapped", seats)
-    is_known = profiles[0].gpu_model == BELOW_NORMAL_ON and all(p.kernels for p in profiles)
+    is_known = profiles[0].gpu_model == _BELOW_NORMAL_ON and all(p.kernels for p in profiles)
     if not is_known or why_not_below_normal(profiles, free):
         return ()
     limits = _limits(profiles[seats[0]], checked)

@@ -344,7 +344,7 @@ def fills(profile: Profile) -> bool:
     return math.isnan(active) or active >= FILLS_PERCENT
 
 
-LEAST_OCCUPANCY_PERCENT = 25.0
+_LEAST_OCCUPANCY_PERCENT = 25.0
 """Of the warps that SMs can hold. A job that fills SMs with fewer has few blocks of many registers,
 which last as long as its kernels: matmul-bf16 (14 %) keeps others off as long below normal priority
 as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37 to 89 % for
@@ -359,7 +359,7 @@ def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
             told = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
             return f"{told}: it was measured for a job that does, beside others that do not"
         occupancy = float(profile.values["sm_occupancy_percent"][-1])
-        if is_low and occupancy < LEAST_OCCUPANCY_PERCENT:
+        if is_low and occupancy < _LEAST_OCCUPANCY_PERCENT:
             return (
                 f"kernels of {job} fill the SMs with few, long blocks (occupancy {occupancy:.0f} "
                 "%), and what has priority waits until a block ends"
@@ -412,7 +412,7 @@ windows of two of these none served less than 0.96 of what was asked."""
 LOW_POWER, LOW_ENERGY, LOW_P99 = (0.74, 1.07), (0.89, 1.07), Interval(0.82, 0.56, 1.15)
 """As `POWER_ERRORS`, `ENERGY_ERRORS` and `P99_ERRORS`, of jobs with one below normal priority."""
 
-LOW, BESIDE_LOW, SERVED_LOW = range(len(CLASSES), len(CLASSES) + len(LOW_SPEEDS))
+_LOW, _BESIDE_LOW, _SERVED_LOW = range(len(CLASSES), len(CLASSES) + len(LOW_SPEEDS))
 
 
 _POWER_ERRORS, _ENERGY_ERRORS = (
@@ -423,7 +423,7 @@ SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
 P99_ENDS = np.array(
     [astuple(of) for of in (*(P99_ERRORS[n] for n in CLASSES), *[LOW_P99] * len(LOW_SPEEDS))]
 )
-"""By the numbers of the classes, then of `LOW`, `BESIDE_LOW` and `SERVED_LOW`."""
+"""By the numbers of the classes, then of `_LOW`, `_BESIDE_LOW` and `_SERVED_LOW`."""
 
 
 class SetPredictor:
@@ -444,7 +444,7 @@ class SetPredictor:
         if below.any():
             alone = BELOW_NORMAL.beside(alone, below)
             could = BELOW_NORMAL.could(alone, below)
-            own = np.where(below, LOW, np.where(alone.served, SERVED_LOW, BESIDE_LOW))
+            own = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
             classes = np.where(below.any(axis=0), own, classes)
         could = np.where(in_turns, alone.in_turns, could)
         speeds = np.minimum(could, alone.rate)

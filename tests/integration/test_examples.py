@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("advisor")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("two_servers", ["share 50/26", "start them: advisor launch bert-serve-30"]),
+        ("two_servers", ["share uncapped", "start them: advisor launch bert-serve-30"]),
         ("server_and_training", ["energy_saved", "share"]),
         ("seven_trainings", ["share 13/13/13/13/13/13/13", "copies"]),
         ("frontier", ["points of", "share 100/23"]),

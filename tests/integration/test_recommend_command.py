@@ -109,5 +109,5 @@ def test_a_near_miss_says_what_accepts_it() -> None:
     told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
     assert told.startswith("DO NOT SHARE")
     options = told.partition("accept it with ")[2].partition(" More")[0].split()
-    assert options[::2] == ["--max-p99", "--min-speed"]
+    assert options[::2] == ["--min-speed"]
     assert as_json(*MIXED[:-2], *options)["verdict"] == "share"
