@@ -188,7 +188,7 @@ OF_UNEVEN, _OF_EVEN = 0.82, 0.99
 """Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
 active idle power, which is what two can share; without a server, which answers in fuller batches,
 and without a job that computes in bursts, nearly all. No pair of bundled jobs is expected
-below (tests/integration/test_place_bound.py)."""
+below (tests/integration/test_place_command.py)."""
 
 AT_ONCE = 20
 """Pairs that a model is asked of: with more of them its trees are no longer in the caches."""

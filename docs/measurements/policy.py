@@ -1,7 +1,6 @@
 """What the policy would save of measured pairs and sets, and how often limits break or would hold.
 
-    .venv/bin/python docs/measurements/policy.py                        # two minutes; no GPU
-    .venv/bin/python docs/measurements/policy.py --beside CHECKOUT      # of commit bddd4a36
+    .venv/bin/python docs/measurements/policy.py         # two minutes; no GPU
 
 The decision on each pair or set is among its measured options and separate GPUs. Trees are fitted
 without the jobs of the pair, the law of sets is as shipped, and no window of the set is used.
@@ -10,26 +9,18 @@ policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap 
 a row are the stated chance that all speeds hold and how often they did, and the same of all p99s.
 
 Then random sets of three to five jobs that leave most of the GPU idle, one or two of them servers:
-how many are refused, also by an even chance of every limit, and without that of p99. `--beside`
-asks the three policies of an older checkout the same (old_policies.py), by its own predictions.
+how many are refused, also by an even chance of every limit, and without that of p99.
 """
 
-import argparse
-import json
 import math
-import os
 import random
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -139,10 +130,7 @@ class Unseen(ModelPredictor):
 
 
 def main() -> None:
-    """A table, a row for each kind of jobs; random sets; older policies beside it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--beside", type=Path, metavar="CHECKOUT")
-    checkout: Path | None = parser.parse_args().beside
+    """A table, a row for each kind of jobs, and what of random sets is refused."""
     settings = read_settings()
     request = Request(policy=settings.policy)
     found: list[tuple[Measured, Answer]] = []
@@ -167,15 +155,6 @@ def main() -> None:
     model = Registry(settings.home / "models").open_champion()
     drawn = random_sets(settings, model)
     print("", *refusals(drawn, model, request), sep="\n")
-    if checkout:
-        of_random = [(GPU_MODEL, [p.job for p in profiles], []) for profiles in drawn]
-        given = [(m.gpu_model, m.jobs, [*m.held]) for m, _ in found]
-        answers = asked_there(checkout, [*given, *of_random])
-        old = {name: [one[name] for one in answers] for name in answers[0]}
-        compare(found, old)
-        for name, by_policy in old.items():
-            apart = sum(one["choice"] is None for one in by_policy[len(given) :])
-            print(f"{apart} of {len(drawn)} random sets are refused by {name}")
 
 
 def questions(request: Request) -> Iterator[tuple[Measured, AnyWay]]:
@@ -322,57 +301,6 @@ def refusals(
         yield f"{refused} of {len(drawn)} random sets are refused by {name}"
 
 
-def asked_there(
-    checkout: Path, questions: Iterable[tuple[str, Sequence[str], Sequence[Split]]]
-) -> list[Mapping[str, Any]]:
-    """What each policy of an older checkout chooses and refuses, by its name."""
-    plain = [(gpu, jobs, [(w.shares, w.sharing) for w in ways]) for gpu, jobs, ways in questions]
-    here = Path(__file__)
-    solo = here.parents[2] / "data/advisor_data/bundled/solo.jsonl"
-    folders = (".", "profiling", "training", "models", "data", "api", "api/kubernetes")
-    path = os.pathsep.join(str(checkout.resolve() / folder) for folder in folders)
-    with tempfile.TemporaryDirectory() as home:
-        done = subprocess.run(
-            [sys.executable, "-P", here.with_name("old_policies.py")],
-            input=json.dumps({"solo": str(solo), "questions": plain}),
-            env=os.environ | {"PYTHONPATH": path, "ADVISOR_HOME": home},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-    return json.loads(done.stdout)
-
-
-def compare(
-    found: Sequence[tuple[Measured, Answer]], old: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> None:
-    """Tables: what each policy saves by kind, and how often limits broke."""
-    answers = {
-        name: [
-            judged(of, one["choice"] and as_split(one["choice"]), map(as_split, one["refused"]))
-            for (of, _), one in zip(found, given, strict=False)
-        ]
-        for name, given in old.items()
-    }
-    answers["one policy"] = ours = [answer for _, answer in found]
-    print("\nSaved, %, and with a choice that broke a limit counted as nothing:\n")
-    print(f"| jobs | n | best | {' | '.join(answers)} |\n|---|{'--:|' * (2 + len(answers))}")
-    for kind, which in by_kind(found):
-        best = mean([ours[n].best for n in which])
-        both = (f"{mean([a[n].saved for n in which]):.1f}, {mean([a[n].kept for n in which]):.1f}"
-                for a in answers.values())  # fmt: skip
-        print(f"| {kind} | {len(which)} | {best:.1f} | {' | '.join(both)} |")
-    print("\n| policy | saved less one policy's | the same, broken as nothing | shared "
-          "| speed broke | p99 broke | refused, held all the same |")  # fmt: skip
-    print(f"|---|{'--:|' * 6}")
-    for name, own in answers.items():
-        less = (
-            bracket([value(a) - value(b) for a, b in zip(own, ours, strict=True)])
-            for value in (lambda a: a.saved, lambda a: a.kept)
-        )
-        print(f"| {name} | {' | '.join((*less, *broken(own)))} |")
-
-
 def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
     """That the job of which it is least likely keeps its speed, as the policy states it."""
     weights = [
@@ -422,16 +350,10 @@ def kind_of(profiles: Sequence[Profile]) -> str:
     return f"two{server}, {('none fills', 'one fills', 'both fill')[filling]}"
 
 
-def as_split(plain: Any) -> Split:
-    """Of the shares and the word for how they are shared."""
-    shares, sharing = plain
-    return Split(tuple(shares), sharing)
-
-
 def cells(answers: Sequence[Answer]) -> Iterator[str]:
     """Of a row."""
     yield str(len(answers))
-    yield bracket([a.saved for a in answers])
+    yield bracketed([(100 * a.saved, 1) for a in answers])
     yield f"{mean(a.best for a in answers):.1f}"
     offered = [a for a in answers if a.held is not None]
     yield str(len(offered))
@@ -456,26 +378,9 @@ def bracketed(sums: Sequence[tuple[float, float]]) -> str:
     return "{:.1f} [{:.1f} {:.1f}]".format(whole, *np.quantile(parts, [0.025, 0.975]))
 
 
-def broken(answers: Sequence[Answer]) -> Iterator[str]:
-    """Choices that share; in how many speeds and tails broke; what was refused and held."""
-    offered = [a.held for a in answers if a.held is not None]
-    yield str(len(offered))
-    yield from (str(sum(not held[limit] for held in offered)) for limit in (0, 1))
-    refused = [held for a in answers for held in a.refused]
-    yield f"{sum(refused)} of {len(refused)}"
-
-
 def mean(values: Iterable[float]) -> float:
     """In percent."""
     return 100 * statistics.fmean(values)
-
-
-def bracket(values: Sequence[float]) -> str:
-    """The mean in percent, and its 95 % interval."""
-    means = np.random.default_rng(1).choice(values, (2000, len(values))).mean(axis=1)
-    return "{:.1f} [{:.1f} {:.1f}]".format(
-        mean(values), *(100 * np.quantile(means, [0.025, 0.975]))
-    )
 
 
 if __name__ == "__main__":
