@@ -112,7 +112,7 @@ def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
     card = read_card(_jobs(names), ResolvedLaunch(request=request), settings)
     ((_, jobs, split),) = planned((OpenCard(card=card, able=frozenset(names)),), tuple(names))
-    expected = card.expected(jobs, split.shares, split.sharing)  # in the order asked
+    expected = card.expected(jobs, split)  # in the order asked
     if expected is None or len(jobs) < len(names):
         return None
     speeds = tuple(_short(part.speed.value) for part in expected.parts)
