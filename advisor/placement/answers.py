@@ -319,7 +319,6 @@ class SetAnswers:
     _memory_mib: Floats = field(init=False)
     _most_p99_ms: Floats = field(init=False)
     _p99_weights: Floats = field(init=False)
-    _weights_p99: Floats = field(init=False)
     _limits: Request = field(init=False)
     ceiling_w: float = field(init=False)
     heads: Sets | None = None

@@ -87,45 +87,37 @@ class SetBound:
         )
         self._joins = np.append(np.isin(np.arange(len(joins)), self.light), True)
 
-    def of(self, sets: Sets) -> tuple[Floats, Ints]:
-        """The most that sets gain with any batch jobs that do not fill, and at which price."""
-        most, price = self._of(sets, self._sets, self.light)
+    def of(self, sets: Sets) -> Floats:
+        """The most that sets gain with any batch jobs that do not fill."""
+        most = self._of(sets, self._sets, self.light)
         light = np.flatnonzero(self._joins[sets.rows].all(axis=1))
         if len(light):
-            told, _ = self._of(sets.only(light), self._light_sets, self.light)
+            told = self._of(sets.only(light), self._light_sets, self.light)
             most[light] = np.minimum(most[light], told)
-        return most, price
+        return most
 
     def with_servers(self, sets: Sets) -> Floats:
         """With any servers, too: the most."""
-        return self._of(sets, self._sets, np.append(self.servers, self.light))[0]
-
-    def next(self, sets: Sets, price: Ints) -> Floats:
-        """What each batch job would bring, with those that may join after it; (sets, light)."""
-        joining = self._sets.most_of(self.light, self._answers.counts)[0]
-        after = np.maximum.accumulate(joining, axis=0)
-        left = np.maximum(MOST_JOBS - 1 - sets.size, 0)
-        found: Floats = self._sets.values[0, self.light, 0].T[price] + after[left, price][:, None]
-        return found
+        return self._of(sets, self._sets, np.append(self.servers, self.light))
 
     def gains(self, sets: Sets) -> Floats:
         """Of sets as they are, by arrays alone."""
         worth: Floats = self.own[sets.rows].sum(axis=1)
         return worth + self._card_worth - self._answers.costs(sets)
 
-    def _of(self, sets: Sets, priced: _Priced, kinds: Ints) -> tuple[Floats, Ints]:
+    def _of(self, sets: Sets, priced: _Priced, kinds: Ints) -> Floats:
         joining = priced.most_of(kinds, self._answers.counts)
-        most, price = np.zeros(len(sets.size)), np.zeros(len(sets.size), dtype=np.int64)
+        most = np.zeros(len(sets.size))
         for size in np.unique(sets.size).tolist():
             of_size = np.flatnonzero(sets.size == size)
             least = min(max(0, self._least_size - size), MOST_JOBS - size)
             joined = joining[:, least : MOST_JOBS - size + 1].max(axis=1)
             for start in range(0, len(of_size), CHUNK):
                 some = of_size[start : start + CHUNK]
-                most[some], price[some] = self._with(sets.only(some), priced, joined)
-        return most, price
+                most[some] = self._with(sets.only(some), priced, joined)
+        return most
 
-    def _with(self, sets: Sets, priced: _Priced, joined: Floats) -> tuple[Floats, Ints]:
+    def _with(self, sets: Sets, priced: _Priced, joined: Floats) -> Floats:
         """With what joins, shape (regimes, prices)."""
         seats = sets.rows, sets.level[:, None]
         # Who joins makes nobody faster.
@@ -138,7 +130,7 @@ class SetBound:
         # Jobs with SMs of their own wait for nobody, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
         hottest_w = self._alone.power_w[seats].max(axis=1)
-        return self._gain(most, hottest_w), bounds[0].argmin(axis=1)
+        return self._gain(most, hottest_w)
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""

@@ -30,8 +30,8 @@ FEW_HEADS, MANY_HEADS = 1500, 10_000
 FEW, MANY, TURNS = 10, 300, 6
 """Sets that are looked at with each further job, the latter closely, and that many times."""
 
-STARTS, TRIED = 300, 3
-"""Sets that are completed, and jobs that are tried where one does not keep a limit."""
+STARTS = 150
+"""Sets of each size that are completed."""
 
 
 class SetSearch:
@@ -54,13 +54,13 @@ class SetSearch:
 
     def _grown(self, sets: Sets, least: float, enough: float) -> tuple[list[Sets], float]:
         """Those and others that they grow to, and the most that any gains, where above enough."""
-        told, price = self.bound.of(sets)
-        grown = self._completed(sets, told, price, least)
+        told = self.bound.of(sets)
+        grown = self._completed(sets, told, least)
         for _ in range(TURNS if self._closely else 1):
             first = _first(np.where(told > enough, told, -np.inf), MANY if self._closely else FEW)
             more, above = self._with_each(sets.only(first), told[first])
-            gains, price = self.bound.of(more)
-            grown += self._completed(more, gains, price, least)
+            gains = self.bound.of(more)
+            grown.append(more)
             left = np.delete(np.arange(len(told)), first)
             sets = sets.only(left).and_also(more)
             told = np.append(told[left], np.minimum(gains, above))
@@ -98,30 +98,20 @@ class SetSearch:
         kept = self._answers.kept(more)
         return more.only(kept), most[parent[kept]]
 
-    def _completed(self, sets: Sets, most: Floats, price: Ints, least: float) -> list[Sets]:
-        """With the jobs that bring most one after the other; those first that could gain most."""
+    def _completed(self, sets: Sets, most: Floats, least: float) -> list[Sets]:
+        """With further batch jobs: of each size those that gain most; first what could gain most.
+
+        A beam search by what sets gain: the bound says too much to tell good ones apart.
+        """
         cool = self._answers.within_power(sets)
-        sets, most, price = sets.only(cool), most[cool], price[cool]
-        first = self._starts(sets, np.where(most > least, most, -np.inf))
-        sets, price, grown = sets.only(first), price[first], [sets.only(first)]
-        light = self.bound.light
-        while len(light) and len(sets.size):
-            few = np.flatnonzero(sets.size < MOST_JOBS)
-            sets, price = sets.only(few), price[few]
-            left = self.bound.next(sets, price)
-            there = (sets.rows[:, :, None] == light).sum(axis=1)
-            left[there >= self._answers.counts[light]] = -np.inf
-            parent = np.zeros(0, dtype=np.int64)
-            for _ in range(TRIED):
-                more = np.setdiff1d(np.flatnonzero(left.max(axis=1) > 0), parent)
-                place = left[more].argmax(axis=1)
-                left[more, place] = -np.inf
-                with_more = sets.with_one_more(more, light[place], place)
-                kept = self._answers.kept(with_more)
-                kept = kept[self._answers.within_power(with_more.only(kept))]
-                grown.append(with_more.only(kept))
-                parent = np.append(parent, more[kept])
-            sets, price = functools.reduce(Sets.and_also, grown[-TRIED:]), price[parent]
+        sets, most, light = sets.only(cool), most[cool], self.bound.light
+        grown = [sets := sets.only(self._starts(sets, np.where(most > least, most, -np.inf)))]
+        while len(light) and len(few := np.flatnonzero(sets.size < MOST_JOBS)):
+            parent, place = np.divmod(np.arange(len(few) * len(light)), len(light))
+            more = sets.with_one_more(few[parent], light[place], place)
+            more = more.only(self._answers.kept(more)).different()
+            more = more.only(self._answers.within_power(more))
+            grown.append(sets := more.only(self._starts(more, self.bound.gains(more))))
         return grown
 
     def _starts(self, sets: Sets, most: Floats) -> Ints:

@@ -67,7 +67,7 @@ def test_pairs_run_together_at_their_splits(jobs: FakeHost) -> None:
     cost = answer["cost"]
     assert set(answer) == {
         "run", "gpu_model", "replay", "windows", "to_measure", "measured", "estimated_s", "cost",
-        "planned", "skipped", "failures", "sets", "points",
+        "planned", "skipped", "failures", "sets", "points", "tried",
     }  # fmt: skip
     assert set(cost) == {
         "duration_s", "measuring_s", "window_s", "starting_s", "waiting_s", "starts"

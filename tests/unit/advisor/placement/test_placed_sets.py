@@ -235,7 +235,7 @@ def said(bound: SetBound, kinds: tuple[int, ...], level: int) -> list[float]:
         )
         own, rest = order[:joined], order[joined:]
         if all(kind in bound.light for kind in rest):
-            found += bound.of(known)[0].tolist()
+            found += bound.of(known).tolist()
         if all(kind in (*bound.light, *bound.servers) for kind in rest) and not any(
             kind in bound.light for kind in own
         ):
