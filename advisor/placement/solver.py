@@ -697,7 +697,8 @@ def _dived_from(
 def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
-    master.keep(next(kept for kept in steps if best.sum() - kept.sum() <= LAST_CARDS))
+    kept = (np.zeros(0), *steps)  # a few cards are chosen all at once
+    master.keep(next(some for some in kept if best.sum() - some.sum() <= LAST_CARDS))
     if left_s <= 0:
         return best
     found = master.whole(left_s, gap, best)
