@@ -65,6 +65,7 @@ class _RunJob:
     state: _State
     gpu: int | None = None
     share_percent: float | None = None  # of one with a GPU null: time-sliced
+    below_normal: bool = False
     steps: float | None = None
     progress: float | None = None
     speed: float | None = None
@@ -192,6 +193,7 @@ def _seated(
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
         share_percent=None if launch.status.sharing == "time-sliced" else status.share_percent,
+        below_normal=status.below_normal,
         steps=status.steps,
         progress=1.0 if status.outcome == "finished" else progress,
         speed=status.relative_speed,
@@ -268,7 +270,8 @@ def _key(state: RunState) -> object:
 
 def _share(job: _RunJob) -> str:
     """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
-    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %"
+    low = " below normal" if job.below_normal else ""
+    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %{low}"
 
 
 def _percent(part: float | None) -> str:
@@ -458,10 +461,9 @@ def run(
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
     works_s = read_works(work or (), names)
-    limits_s = read_works(time_limit or (), names, "--time-limit")
-    due_s = read_works(
-        deadline or (), [j.name for j in found if j.offered_rate is None], "--deadline"
-    )
+    batch = [job.name for job in found if job.offered_rate is None]
+    limits_s = read_works(time_limit or (), batch, "--time-limit")
+    due_s = read_works(deadline or (), batch, "--deadline")
     for name, in_s in due_s.items():
         check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
@@ -629,7 +631,8 @@ def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:
             gpu=card.gpu.index,
             state="waiting",
             share_percent=None if split.sharing == "time-sliced" else share,
+            below_normal=low,
             predicted_speed=speed,
         )
-        for name, share, speed in zip(names, split.shares, speeds, strict=True)
+        for name, (share, low), speed in zip(names, split.seats, speeds, strict=True)
     ]
