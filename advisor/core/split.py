@@ -78,7 +78,7 @@ class Split:
             check_percent(share)
         if 1 < len(self.shares) == len(self.below_normal):
             raise InputError(
-                "all jobs below normal priority are as all at normal priority",
+                "all jobs below normal priority wait for each other as all at normal priority do",
                 fix="leave one without :low, such as 100:low/100",
             )
 
@@ -142,7 +142,8 @@ def parse_split(text: str, jobs: int = 2) -> Split:
         raise InputError(
             f"{text!r} is not a split",
             why=f"the nearest is {near[0]}" if near else "",
-            fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+            fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
+            f"{_WORDS[-1]}",
         )
     seats = [seat.strip() for seat in text.split("/")]
     shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
