@@ -353,8 +353,8 @@ microseconds (docs/measurements/profiles.md)."""
 
 def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
     """Why a priority below normal gives the other jobs nothing, or was not measured; else empty."""
-    if len(profiles) > ADVISED_JOBS:
-        return "two jobs were measured so, and no third beside them"
+    if len(profiles) > ADVISED_JOBS or len(split.below_normal) == ADVISED_JOBS:
+        return "two jobs were measured so, one at normal priority, and no third beside them"
     for seat, profile in enumerate(profiles):
         is_low, job = seat in split.below_normal, profile.job
         if is_low != fills(profile):
