@@ -192,8 +192,8 @@ def make_join(
     low = [one.job for one, _ in running if one.below_normal]
     if low and len(running) >= ADVISED_JOBS:
         raise NoSplitError(
-            f"nobody joins {status.launch_id}, where {counted(low)} runs below normal priority",
-            why="so two jobs were measured, and no third beside them",
+            f"nobody joins {status.launch_id} beside {counted(low)} below normal priority",
+            why="two jobs were measured so, and no third beside them",
             fix="ask again when one of them has ended",
         )
     if not parts:

@@ -553,6 +553,7 @@ def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
 
 def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
     if jobs:
-        split = split_of(status.jobs, status.sharing)
-        names = as_asked(job.job for job in status.jobs)
+        began = [job for job in status.jobs if job.joined_at is None]
+        split = split_of(began, status.sharing)
+        names = as_asked(job.job for job in began)
         yield "Again", f"advisor launch {names} --split {split}"
