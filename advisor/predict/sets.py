@@ -361,6 +361,8 @@ def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
             told = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
             return f"{told}; one that does was measured so, beside one that does not"
         occupancy = float(profile.values["sm_occupancy_percent"][-1])
+        if is_low and math.isnan(occupancy):
+            return f"the occupancy of {job} was not read, so its blocks may be few and long"
         if is_low and occupancy < _LEAST_OCCUPANCY_PERCENT:
             return (
                 f"kernels of {job} fill the SMs with few, long blocks (occupancy {occupancy:.0f} "

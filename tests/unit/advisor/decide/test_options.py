@@ -164,6 +164,7 @@ def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
     assert below_normal_of(small, big) == ["100/50:low", "100/100:low"]
     never: list[tuple[Profile, ...]] = [
         (counted(BIG, 14.0), small),
+        (counted(BIG, float("nan")), small),
         (counted(BIG, kernels=None), small),
         (big, dataclasses.replace(big, job="other")),
         (small, dataclasses.replace(small, job="other")),
