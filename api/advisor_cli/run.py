@@ -489,7 +489,8 @@ def run(
         cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
-        say_lines([f"! sets with {once} are not tried: no restartable: true in its file"], err=True)
+        why = "a job file does not say restartable: true"
+        say_lines([f"! sets with {once} are not tried: {why}"], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
