@@ -510,8 +510,8 @@ def run(
                 f"{listed(waiting)} would find no place beside the other jobs",
                 why="a server never ends, so no job can wait for it, and no job with a profile "
                 "saves enough beside it within the limits of all",
-                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed), or leave out "
-                f"{listed(waiting)}",
+                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed, --deadline), "
+                f"or leave out {listed(waiting)}",
             )
         if dry_run:
             plan = _RunPlan(
