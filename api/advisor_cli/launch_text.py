@@ -510,7 +510,8 @@ def _judged(
         kept = "The next answer for these jobs takes it in."
     else:
         kept = "Later answers take it in once each job has a profile."
-    yield "Model", f"{'; '.join(told) or 'nothing was predicted'}. {kept}"
+    without = "not compared with what was predicted" if forecast else "nothing was predicted"
+    yield "Model", f"{'; '.join(told) or without}. {kept}"
 
 
 def _better(seen: Observation) -> str:
