@@ -278,7 +278,7 @@ def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
         raise InputError(
             f"{job} takes {duration_text(work_s)} alone, longer than the deadline, "
             f"{duration_text(deadline_s)}",
-            fix="give it more time with --deadline",
+            fix="give it more time with --deadline, or say with --work how long it takes",
         )
     return work_s / deadline_s
 
