@@ -63,8 +63,7 @@ class Split:
         below_normal: Places of the jobs that run below normal priority under MPS, ascending.
 
     Raises:
-        InputError: no share, one that the driver would take as no limit, or a priority that is
-            none.
+        InputError: no share, or one that the driver would take as no limit.
     """
 
     shares: tuple[float, ...]
@@ -76,11 +75,6 @@ class Split:
             raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
             check_percent(share)
-        if 1 < len(self.shares) == len(self.below_normal):
-            raise InputError(
-                "all jobs below normal priority are as all at normal priority",
-                fix="leave one without :low, such as 100:low/100",
-            )
 
     def __str__(self) -> str:
         if not (self.is_limited or self.below_normal):
@@ -133,7 +127,8 @@ def parse_split(text: str, jobs: int = 2) -> Split:
     How many jobs share only words need to be told; percentages say it themselves.
 
     Raises:
-        InputError: it stands for none; the message says how to write one.
+        InputError: it stands for none, or for a priority that is none; the message says how to
+        write one.
     """
     if text in _WORDS:
         return without_limits(text, jobs)
@@ -142,7 +137,8 @@ def parse_split(text: str, jobs: int = 2) -> Split:
         raise InputError(
             f"{text!r} is not a split",
             why=f"the nearest is {near[0]}" if near else "",
-            fix=f"write percentages such as 30/70, or {', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+            fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
+            f"{_WORDS[-1]}",
         )
     seats = [seat.strip() for seat in text.split("/")]
     shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
@@ -152,6 +148,11 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             f"the split {text!r} is not possible",
             why="the driver takes 0 and percentages above 100 as no limit at all",
             fix="give shares above 0 and at most 100 %",
+        )
+    if len(low) == len(shares):
+        raise InputError(
+            "all jobs below normal priority wait for each other as all at normal priority do",
+            fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
         )
     is_free = all(share == WHOLE for share in shares)
     return Split(shares, "uncapped" if is_free else "limited", low)

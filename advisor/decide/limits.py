@@ -303,10 +303,13 @@ def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Foun
             if beside is None or split.sharing == "exclusive":
                 yield from (([place], late) for late in _late_alone(profile, share, request))
             elif (sure_ms := sure_p99_ms(beside, request.p99_chance(profile))) > most_ms:
-                text = (
-                    f"{profile.job} at {share:g} % may have a p99 latency of {sure_ms:.3g} ms "
-                    f"({beside.value:.3g} expected), above {most_ms:.4g} ms"
+                late = f"have a p99 latency of {sure_ms:.3g} ms"
+                late = (
+                    f"may {late} ({beside.value:.3g} expected)"
+                    if sure_ms > beside.value
+                    else f"is expected to {late}"
                 )
+                text = f"{profile.job} at {share:g} % {late}, above {most_ms:.4g} ms"
                 yield [place], Violation(text, sure_ms / most_ms - 1)
 
 

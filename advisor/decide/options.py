@@ -227,9 +227,11 @@ def _most_levels(copies: tuple[int, ...], most_ways: int) -> int:
 def _safe(
     splits: Iterable[Split], profiles: Sequence[Profile], checked: CheckedCounts | None
 ) -> Iterator[Split]:
-    """Those of the splits at which no job has an unsafe count."""
+    """Those of the splits at which no job has an unsafe count, nor a priority of no known use."""
     safeties = [profile.safety(checked) for profile in profiles]
     for split in splits:
+        if split.below_normal and why_not_below_normal(profiles, split):
+            continue
         seats = zip(split.shares, safeties, strict=True)
         if not any(
             share < WHOLE

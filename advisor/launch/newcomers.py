@@ -184,7 +184,7 @@ class Newcomers:
             )
         if not pair.split.is_limited and share_percent < 100:
             raise InputError(
-                f"a limit of {share_percent:g} % cannot join jobs that run {pair.split}",
+                f"a limit of {share_percent:g} % cannot join jobs that run {pair.split.sharing}",
                 fix="ask for no limit: 100",
             )
         split = pair.split.joined_by(share_percent)

@@ -353,12 +353,16 @@ microseconds (docs/measurements/profiles.md)."""
 
 def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
     """Why a priority below normal gives the other jobs nothing, or was not measured; else empty."""
+    if len(profiles) > ADVISED_JOBS or len(split.below_normal) == ADVISED_JOBS:
+        return "two jobs were measured so, one at normal priority, and no third beside them"
     for seat, profile in enumerate(profiles):
         is_low, job = seat in split.below_normal, profile.job
         if is_low != fills(profile):
             told = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
-            return f"{told}: it was measured for a job that does, beside others that do not"
+            return f"{told}; one that does was measured so, beside one that does not"
         occupancy = float(profile.values["sm_occupancy_percent"][-1])
+        if is_low and math.isnan(occupancy):
+            return f"the occupancy of {job} was not read, so its blocks may be few and long"
         if is_low and occupancy < _LEAST_OCCUPANCY_PERCENT:
             return (
                 f"kernels of {job} fill the SMs with few, long blocks (occupancy {occupancy:.0f} "

@@ -87,15 +87,22 @@ def joining(
     """
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    criteria = replace(with_kept(criteria, parts), host_cores=float(len(available_cores())))
+    kept = with_kept(criteria, parts, profile_set.profiles)
+    criteria = replace(kept, host_cores=float(len(available_cores())))
     given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     return _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
 
 
-def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
-    """The limits with those of jobs that run: the stricter one of each."""
+def with_kept(
+    criteria: Request, parts: Iterable[LaunchPart], profiles: Iterable[Profile] = ()
+) -> Request:
+    """The limits with those of jobs that run: the stricter one of each.
+
+    A p99 that holds anyway by their profiles is no limit that was given.
+    """
+    anyway_ms = {profile.job: criteria.longest_p99_ms(profile) for profile in profiles}
     speeds, tails_ms = dict(criteria.min_speed), dict(criteria.max_p99_ms)
     powers_w = [criteria.max_power_w]
     for part in parts:
@@ -103,7 +110,7 @@ def with_kept(criteria: Request, parts: Iterable[LaunchPart]) -> Request:
         powers_w.append(part.max_power_w)
         if part.min_speed is not None:
             speeds[name] = max(part.min_speed, speeds.get(name, 0.0))
-        if part.max_p99_ms is not None:
+        if part.max_p99_ms not in (None, anyway_ms.get(name)):
             tails_ms[name] = min(part.max_p99_ms, tails_ms.get(name, math.inf))
     return replace(
         criteria,
@@ -161,7 +168,7 @@ def with_forecast(
     Where the last one is to join the others, its share alone was asked for.
 
     Raises:
-        NoSplitError: a priority below normal was asked for where it does nothing.
+        NoSplitError: a priority below normal was asked for where it is not known to help.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
@@ -176,7 +183,7 @@ def with_forecast(
     low = pair.split.below_normal
     if low and (why := why_not_below_normal(profile_set.profiles, pair.split)):
         raise NoSplitError(
-            f"{listed(names[n] for n in low)} below normal priority gives the others nothing",
+            f"to run {listed(names[n] for n in low)} below normal priority is not known to help",
             why=why,
             fix="leave :low out of the split",
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from advisor.core.gpu import UNIT_NAMES, WHOLE, Gpu, Share, Vendor, units_for_share, vendor_of
 from advisor.core.job import Job
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, parse_split
+from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, check_masks, parse_split
 from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
@@ -192,8 +192,8 @@ def make_join(
     low = [one.job for one, _ in running if one.below_normal]
     if low and len(running) >= ADVISED_JOBS:
         raise NoSplitError(
-            f"nobody joins {status.launch_id}, where {counted(low)} runs below normal priority",
-            why="so two jobs were measured, and no third beside them",
+            f"nobody joins {status.launch_id} beside {counted(low)} below normal priority",
+            why="two jobs were measured so, and no third beside them",
             fix="ask again when one of them has ended",
         )
     if not parts:
@@ -291,6 +291,7 @@ def _make_pairs(
     """Jobs that run together, and notes about them; in each way that is to be tried."""
     jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
     if split is not None:
+        check_masks(split, vendor_of(launch.gpu_model or ""))
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return [_with_forecast(made, launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:

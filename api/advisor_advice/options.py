@@ -110,8 +110,8 @@ def _check_known(option: str, job: str, jobs: Sequence[str]) -> None:
     """Refuse an option that is for another job than those there are; "" is for all."""
     if job and job not in jobs:
         raise InputError(
-            f"{option} is for a job that is not there",
-            why=f"the jobs are {', '.join(dict.fromkeys(jobs))}",
+            f"{option} is for a job that is not there, or cannot have it",
+            why=f"it can be for {', '.join(dict.fromkeys(jobs))}",
         )
 
 

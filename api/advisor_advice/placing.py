@@ -22,6 +22,7 @@ from advisor.decide.limits import (
 )
 from advisor.decide.options import Running
 from advisor.errors import InputError, NoSplitError
+from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
 from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
@@ -268,10 +269,15 @@ def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
     Raises:
         InputError: none is enough, or nobody knows how long it takes.
     """
-    if work_s is None or work_s > deadline_s:
-        took = "an unknown time" if work_s is None else f"{work_s:g} s"
+    if work_s is None:
         raise InputError(
-            f"{job} takes {took} alone, longer than the deadline",
+            f"{job} has a deadline, and nobody knows how long it takes alone",
+            fix=f"say so: --work {job}=1h",
+        )
+    if work_s > deadline_s:
+        raise InputError(
+            f"{job} takes {duration_text(work_s)} alone, longer than the deadline, "
+            f"{duration_text(deadline_s)}",
             fix="give it more time with --deadline, or say with --work how long it takes",
         )
     return work_s / deadline_s

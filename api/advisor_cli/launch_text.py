@@ -510,7 +510,8 @@ def _judged(
         kept = "The next answer for these jobs takes it in."
     else:
         kept = "Later answers take it in once each job has a profile."
-    yield "Model", f"{'; '.join(told) or 'nothing was predicted'}. {kept}"
+    without = "not compared with what was predicted" if forecast else "nothing was predicted"
+    yield "Model", f"{'; '.join(told) or without}. {kept}"
 
 
 def _better(seen: Observation) -> str:
@@ -553,6 +554,7 @@ def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
 
 def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
     if jobs:
-        split = split_of(status.jobs, status.sharing)
-        names = as_asked(job.job for job in status.jobs)
+        began = [job for job in status.jobs if job.joined_at is None]
+        split = split_of(began, status.sharing)
+        names = as_asked(job.job for job in began)
         yield "Again", f"advisor launch {names} --split {split}"

@@ -65,6 +65,7 @@ class _RunJob:
     state: _State
     gpu: int | None = None
     share_percent: float | None = None  # of one with a GPU null: time-sliced
+    below_normal: bool = False
     steps: float | None = None
     progress: float | None = None
     speed: float | None = None
@@ -192,6 +193,7 @@ def _seated(
         state="silent" if silent else _STATES.get(status.outcome, "ending"),
         gpu=card and card.gpu.index,
         share_percent=None if launch.status.sharing == "time-sliced" else status.share_percent,
+        below_normal=status.below_normal,
         steps=status.steps,
         progress=1.0 if status.outcome == "finished" else progress,
         speed=status.relative_speed,
@@ -268,7 +270,8 @@ def _key(state: RunState) -> object:
 
 def _share(job: _RunJob) -> str:
     """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
-    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %"
+    low = " below normal" if job.below_normal else ""
+    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %{low}"
 
 
 def _percent(part: float | None) -> str:
@@ -458,10 +461,9 @@ def run(
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
     works_s = read_works(work or (), names)
-    limits_s = read_works(time_limit or (), names, "--time-limit")
-    due_s = read_works(
-        deadline or (), [j.name for j in found if j.offered_rate is None], "--deadline"
-    )
+    batch = [job.name for job in found if job.offered_rate is None]
+    limits_s = read_works(time_limit or (), batch, "--time-limit")
+    due_s = read_works(deadline or (), batch, "--deadline")
     for name, in_s in due_s.items():
         check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
@@ -487,7 +489,8 @@ def run(
         cards.append(read_card(found, wanted, settings))
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
-        say_lines([f"! sets with {once} are not tried: no restartable: true in its file"], err=True)
+        why = "a job file does not say restartable: true"
+        say_lines([f"! sets with {once} are not tried: {why}"], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
@@ -507,8 +510,8 @@ def run(
                 f"{listed(waiting)} would find no place beside the other jobs",
                 why="a server never ends, so no job can wait for it, and no job with a profile "
                 "saves enough beside it within the limits of all",
-                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed), or leave out "
-                f"{listed(waiting)}",
+                fix="name more GPUs with --gpus, allow more (--max-p99, --min-speed, --deadline), "
+                f"or leave out {listed(waiting)}",
             )
         if dry_run:
             plan = _RunPlan(
@@ -629,7 +632,8 @@ def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:
             gpu=card.gpu.index,
             state="waiting",
             share_percent=None if split.sharing == "time-sliced" else share,
+            below_normal=low,
             predicted_speed=speed,
         )
-        for name, share, speed in zip(names, split.shares, speeds, strict=True)
+        for name, (share, low), speed in zip(names, split.seats, speeds, strict=True)
     ]

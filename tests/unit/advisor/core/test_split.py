@@ -74,7 +74,7 @@ def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["time sliced", "", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90",
-     "50%/50%"],
+     "50%/50%", "low/100", "100:LOW/50"],
 )  # fmt: skip
 def test_what_is_no_split(text: str) -> None:
     near = "the nearest is time-sliced. " if text == "time sliced" else ""
@@ -82,7 +82,7 @@ def test_what_is_no_split(text: str) -> None:
         parse_split(text)
     assert str(refused.value) == (
         f"{text!r} is not a split. {near}"
-        "write percentages such as 30/70, or uncapped, time-sliced or exclusive."
+        "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced or exclusive."
     )
 
 
@@ -191,7 +191,7 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
 
 
 def test_priority_below_normal_is_of_some_jobs_under_mps() -> None:
-    with pytest.raises(InputError, match="all jobs below normal priority are as all at normal"):
+    with pytest.raises(InputError, match="all jobs below normal priority wait for each other"):
         parse_split("100:low/100:low")
     with pytest.raises(InputError, match="not possible on an AMD GPU"):
         split_environments(parse_split("100:low/100"), 304, "amd")

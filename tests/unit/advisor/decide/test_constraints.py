@@ -230,7 +230,7 @@ def test_what_is_said_of_latencies() -> None:
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
     unsure = Request(policy=Policy(p99_times_alone=3))
     assert list(broken((SERVER, A), unsure, split=split)) == [
-        "server at 50 % may have a p99 latency of 28 ms (28 expected), above 24 ms"
+        "server at 50 % is expected to have a p99 latency of 28 ms, above 24 ms"
     ]
 
 

@@ -151,17 +151,20 @@ def counted(one: Profile, occupancy: float = 50.0, **fields: Any) -> Profile:
     return dataclasses.replace(one, values=values, **{"kernels": COUNTED} | fields)
 
 
-def below_normal_of(*profiles: Profile) -> list[str]:
-    return [str(split) for split in options_of(profiles) if split.below_normal]
+def below_normal_of(*profiles: Profile, measured: Sequence[Split] = ()) -> list[str]:
+    return [str(split) for split in options_of(profiles, None, measured) if split.below_normal]
 
 
 def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
     """Without a limit, and at the safe count next to half the GPU: so it was measured."""
     small, big = counted(SMALL), counted(BIG)
-    assert below_normal_of(big, small) == ["50:low/100", "100:low/100"]
+    assert below_normal_of(
+        big, small, measured=[Split((WHOLE, share), below_normal=(1,)) for share in (50.0, WHOLE)]
+    ) == ["50:low/100", "100:low/100"]
     assert below_normal_of(small, big) == ["100/50:low", "100/100:low"]
     never: list[tuple[Profile, ...]] = [
         (counted(BIG, 14.0), small),
+        (counted(BIG, float("nan")), small),
         (counted(BIG, kernels=None), small),
         (big, dataclasses.replace(big, job="other")),
         (small, dataclasses.replace(small, job="other")),

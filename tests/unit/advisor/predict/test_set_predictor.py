@@ -159,6 +159,12 @@ def test_a_priority_that_gives_nothing_changes_nothing() -> None:
     jobs = [filling, of_kernels("small", 4e-5)]
     assert predicted(jobs, LOW).parts == predicted(jobs, without_limits("uncapped", 2)).parts
     assert "few, long blocks (occupancy 14 %)" in why_not_below_normal(jobs, LOW)
+    # Of three launched jobs two may be left that both run below normal.
+    full = [of_kernels(x, 1e-3, 95.0, columns={"sm_occupancy_percent": [60.0] * 10}) for x in "ab"]
+    assert (
+        predicted(full, replace(LOW, below_normal=(0, 1))).parts
+        == predicted(full, without_limits("uncapped", 2)).parts
+    )
 
 
 def test_kernels_are_dealt_one_each() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
+from made_up_profiles import profile
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job
@@ -14,6 +15,7 @@ from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet
+from advisor.predict.profiles import Serving
 from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast, with_kept
@@ -65,6 +67,14 @@ def test_limits_of_those_that_run_are_those_of_a_join() -> None:
     assert kept.min_speed == {"a": 0.4, "c": 0.5}
     assert (kept.max_p99_ms, kept.max_power_w) == ({"b": 50.0}, 600.0)
     assert with_kept(asked, [LaunchPart(job=A), LaunchPart(job=B)]) == asked
+    # Five times what it is alone, which nobody asked for.
+    serving = Serving(offered_rate=10.0, rate_noise=None, latency_p99_ms=((100.0, 12.0),))
+    assert [
+        with_kept(
+            Request(), [LaunchPart(job=B, max_p99_ms=most_ms)], [profile("b", serving=serving)]
+        ).max_p99_ms
+        for most_ms in (60.0, 50.0)
+    ] == [{}, {"b": 50.0}]
 
 
 def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> None:

@@ -100,7 +100,7 @@ def test_nobody_joins_jobs_of_which_one_is_below_normal_priority(
     settings: Settings, tmp_path: Path
 ) -> None:
     folder = running(settings, split=Split((100.0, 100.0), "uncapped", below_normal=(0,)))
-    with pytest.raises(NoSplitError, match="nobody joins l, where a runs below normal priority"):
+    with pytest.raises(NoSplitError, match="nobody joins l beside a below normal priority"):
         asked(folder, points_file(tmp_path), settings, share_percent=100.0)
 
 

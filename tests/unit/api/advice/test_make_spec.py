@@ -83,10 +83,10 @@ def test_a_priority_that_gives_nothing_is_refused_with_the_reason(
 ) -> None:
     """Both fill the GPU. Of jobs without a profile nobody knows: as asked."""
     with pytest.raises(NoSplitError) as raised:
-        make_spec(wanted(file, split="50:low/100"), settings)
+        make_spec(wanted(file, split="100/50:low"), settings)
     assert str(raised.value) == (
-        "a below normal priority gives the others nothing. b fills the GPU, too: it was "
-        "measured for a job that does, beside others that do not. leave :low out of the split."
+        "to run b below normal priority is not known to help. a fills the GPU, too; one that does "
+        "was measured so, beside one that does not. leave :low out of the split."
     )
     spec = make_spec(wanted(file.with_name("none"), split="50:low/100"), settings)
     assert str(spec.pairs[0].split) == "50:low/100"
