@@ -110,7 +110,7 @@ LIMIT_VARIABLES = (
     "ROC_GLOBAL_CU_MASK",
     "ROCR_VISIBLE_DEVICES",
 )
-"""Variables that set or lift a limit or a priority; a job gets them from its back-end and nobody
+"""Variables that set or lift a limit or a priority; a job gets them from its back-end and nothing
 else."""
 
 

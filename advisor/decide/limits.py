@@ -117,8 +117,8 @@ class Request:
     def p99_chance(self, profile: Profile) -> float:
         """With which its p99 is to keep the limit: that of the policy where a limit was given.
 
-        Nobody has promised the policy's own limit, so that is kept as expected: with 9 chances of
-        10 it would keep apart three sets of ten more than it would keep from breaking it.
+        The policy's own limit is no promise of a user, so the expected p99 decides. At 9 chances
+        of 10, 39 of 60 random sets would be refused instead of 24 (docs/measurements/model.md).
         """
         given = profile.job in self.max_p99_ms or self.default_max_p99_ms is not None
         return self.policy.chance if given else 0.5

@@ -181,7 +181,7 @@ class Account:
         return energy_saved(self.first.power_w(), self.first.rates(), parts)
 
     def trial(self) -> Trial:
-        """What those that began together did, without the first seconds."""
+        """What the jobs that began together did, without the first seconds."""
         numbers, rates = self.first.numbers, self.first.rates()
         parts = self._pair.parts[: len(numbers)]
         speeds = [

@@ -195,7 +195,7 @@ class SeenLaunch:
 
     @property
     def split(self) -> Split:
-        """Of those that run, one at least."""
+        """Of the jobs that run, one at least."""
         return split_of((job.status for job in self.running), self.status.sharing)
 
 

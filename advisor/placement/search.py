@@ -99,9 +99,9 @@ class SetSearch:
         return more.only(kept), most[parent[kept]]
 
     def _completed(self, sets: Sets, most: Floats, least: float) -> list[Sets]:
-        """With further batch jobs: of each size those that gain most; first what could gain most.
+        """Adds batch jobs; keeps the sets of each size that gain most.
 
-        A beam search by what sets gain: the bound says too much to tell good ones apart.
+        A beam search by the gain of each set: the bound is too loose to rank them.
         """
         cool = self._answers.within_power(sets)
         sets, most, light = sets.only(cool), most[cool], self.bound.light

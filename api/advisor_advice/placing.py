@@ -267,11 +267,11 @@ def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
     """The speed at which a job that starts now is done in time.
 
     Raises:
-        InputError: none is enough, or nobody knows how long it takes.
+        InputError: no speed is enough, or its duration alone is unknown.
     """
     if work_s is None:
         raise InputError(
-            f"{job} has a deadline, and nobody knows how long it takes alone",
+            f"{job} has a deadline, and its duration alone is unknown",
             fix=f"say so: --work {job}=1h",
         )
     if work_s > deadline_s:

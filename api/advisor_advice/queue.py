@@ -426,7 +426,7 @@ class QueueRun:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)
 
     def _hold_to_deadlines(self, look: QueueLook) -> None:
-        """Have jobs that start now, and those that did, keep what they need to be done in time."""
+        """Give starting and running jobs the minimum speed that meets their deadlines."""
         now = {name: self._needed(name) for name in look.waiting if name in self._due_s}
         if (least := self._least | now) != self._least:
             self._least, self.cards = least, tuple(card.needing(least) for card in self._asked)
@@ -441,7 +441,7 @@ class QueueRun:
         if self._only_servers(look, plan):
             plan = [*self._moves(look, batch)]
         due = [*filter(self._needed, batch)]
-        # Jobs with a deadline first: who joins others meanwhile would keep their GPU taken.
+        # Jobs with a deadline first: a job that joins meanwhile would keep their GPU taken.
         left = Counter(due) - Counter(name for _, names, _ in plan for name in names)
         return [*self._moves(look, due)] if left else plan
 

@@ -258,7 +258,7 @@ class Present:
 
 
 class JobsReader:
-    """Reads what is asked for once for each state; for one event loop."""
+    """Reads each value once for each state; for one event loop."""
 
     def __init__(
         self, settings: Settings, store: Store, registry: Registry, jobs: Jobs, present: Present

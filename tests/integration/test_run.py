@@ -210,7 +210,7 @@ def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:
     for options, words in (
         (("H100",), "is for --dry-run"),
         (("H100", "--dry-run", "--gpus", "1,1"), "twice"),
-        (("H100", "--dry-run", "--deadline", "triad=1h"), "nobody knows how long it takes"),
+        (("H100", "--dry-run", "--deadline", "triad=1h"), "its duration alone is unknown"),
     ):
         done = h100.advisor(*asked, *options)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr

@@ -95,7 +95,7 @@ class Pair:
         return tuple(rate / single["rates_per_s"][0] for rate, single in rates)
 
     def gain(self, way: int) -> float:
-        """Work per joule over that of a card each."""
+        """Work per joule over that on separate GPUs."""
         watts = zip(self.speeds(way), self.alone, strict=True)
         return sum(v * single["power_w"] for v, single in watts) / self.windows[way]["power_w"]
 
@@ -122,7 +122,7 @@ def measured(path: Path) -> Iterator[Pair]:
 def print_table(path: Path) -> None:
     """By kind of both jobs: medians without and with priority, and what the best way gains.
 
-    A way counts where both jobs keep their floors by the default policy; else a card each does.
+    A way counts where both jobs keep their floors by the default policy; else separate GPUs do.
     The last row has each pair once, with and without a limit of 50 % where that was measured.
     """
     kinds, same = defaultdict[str, list[list[Pair]]](list), defaultdict[Any, list[Pair]](list)
