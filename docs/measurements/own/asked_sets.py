@@ -1,11 +1,13 @@
 """Ask for sets that were never measured together, and measure what was predicted.
 
     python docs/measurements/own/asked_sets.py asked.jsonl --ask             # no GPU
-    python docs/measurements/own/asked_sets.py asked.jsonl rows.jsonl --part 1/4     # MPS runs
-    python docs/measurements/own/asked_sets.py asked.jsonl rows.jsonl --table
+    python docs/measurements/own/asked_sets.py asked.jsonl --measure FOLDER --part 1/4  # MPS runs
+    python docs/measurements/own/asked_sets.py asked.jsonl --table asked-h200.jsonl
 
-Sets of two to six bundled jobs are drawn at random; at most one of a set fills the GPU. Each runs
-as advised, without limits, at equal limits and time-sliced; each of its jobs runs alone, too.
+Sets of two to six jobs are drawn at random; at most one of a set fills the GPU. Eight sets have one
+or two of the programs of public/ (public/prepare.py; `advisor profile` each first), the others are
+bundled jobs. Each set runs as advised, without limits, at equal limits and time-sliced; each of its
+jobs runs alone, too.
 """
 
 import argparse
@@ -21,9 +23,10 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from windows import campaign, job_commands
+from windows import WORKLOADS, campaign, job_commands
 
-SETS_OF_SIZE = {2: 6, 3: 6, 4: 5, 5: 4, 6: 3}
+BUNDLED_OF_SIZE = {2: 4, 3: 4, 4: 3, 5: 3, 6: 2}
+PUBLIC_OF_SIZE = {2: 2, 3: 2, 4: 2, 5: 1, 6: 1}
 SEED, MOST_FILLERS, DRAWS = 57, 1, 2000
 GPU_MODEL = "NVIDIA H200"
 TOLERANCE = 0.005
@@ -31,6 +34,9 @@ TOLERANCE = 0.005
 
 MIN_SPEED, MOST_TAIL = 0.4, 5.0
 """The policy by default: speed alone, and p99 alone."""
+
+COLUMNS = re.compile("job|share_|speed_|latency_p99|power_|energy_saved|sharing")
+"""What is kept of an option."""
 
 RULES = ("advised", "uncapped", "equal limits", "time-sliced")
 
@@ -45,13 +51,20 @@ def drawn() -> Iterator[list[str]]:
     from advisor_data.bundled import bundled_points_together
 
     measured = {frozenset(point.jobs) for point in bundled_points_together()}
-    dice, names = random.Random(SEED), sorted(job_commands())
-    profiles = find_profiles(names, read_settings(), GPU_MODEL).profiles
+    dice, commands = random.Random(SEED), job_commands()
+    public = sorted(name for name, (_, folder) in commands.items() if folder != WORKLOADS)
+    bundled = sorted(commands.keys() - {*public})
+    profiles = find_profiles(sorted(commands), read_settings(), GPU_MODEL).profiles
     filling = {profile.job for profile in profiles if fills(profile)}
-    for size, count in SETS_OF_SIZE.items():
-        sets = (dice.sample(names, size) for _ in range(DRAWS))
-        new = (s for s in sets if len(filling & {*s}) <= MOST_FILLERS)
-        yield from [s for s in new if frozenset(s) not in measured][:count]
+    for of_size, most_public in ((BUNDLED_OF_SIZE, 0), (PUBLIC_OF_SIZE, 2)):
+        for size, count in of_size.items():
+            new = list[list[str]]()
+            for _ in range(DRAWS):
+                some = dice.sample(public, dice.randint(min(1, most_public), most_public))
+                jobs = some + dice.sample(bundled, size - len(some))
+                if len(filling & {*jobs}) <= MOST_FILLERS and frozenset(jobs) not in measured:
+                    new.append(jobs)
+            yield from new[:count]
 
 
 def ask(path: Path) -> None:
@@ -66,7 +79,8 @@ def ask(path: Path) -> None:
             for option in json.loads(options.to_json(orient="records")):
                 if rules := {*rules_of(option)} - given:
                     given |= rules
-                    line = {"set": number, "rules": sorted(rules)} | option
+                    kept = {k: v for k, v in option.items() if v is not None and COLUMNS.match(k)}
+                    line = {"set": number, "rules": sorted(rules)} | kept
                     file.write(json.dumps(line) + "\n")
 
 
@@ -93,21 +107,25 @@ def numbers(option: Row) -> list[int]:
     return [n for n in range(1, 8) if option.get(f"job_{n}")]
 
 
-def measure(asked: list[Row], rows: Path, seconds: float) -> None:
-    """Set by set: each has its processes, which stand before their gates until their turn."""
+def measure(asked: list[Row], folder: Path, seconds: float) -> None:
+    """Set by set, each into a file of its own, so that each has windows of its jobs alone."""
     commands, ends = job_commands(), time.monotonic() + seconds
     for number in sorted({option["set"] for option in asked}):
+        if time.monotonic() > ends:
+            return
         of_set = [option for option in asked if option["set"] == number]
         ways = [processes_of(o) for o in of_set if o["sharing"] != "exclusive"]
         alone = [(of_set[0][f"job_{n}"],) for n in numbers(of_set[0])]
         names = {name for together in alone + ways for name in together}
         named = {name: commands[re.split("[@~]", name)[0]] for name in names}
-        campaign(rows, named, alone + ways, ends - time.monotonic())
+        campaign(folder / f"{number:02}.jsonl", named, alone + ways, ends - time.monotonic())
 
 
 def table(asked: list[Row], rows: Path) -> Iterator[str]:
     """A row for each rule: what came, and how far off the prediction was."""
-    windows = {(row["uuid"], *row["jobs"]): row for row in map(json.loads, rows.open())}
+    windows = defaultdict[tuple[str, ...], list[Row]](list)
+    for row in map(json.loads, rows.open()):
+        windows[row["uuid"], *row["jobs"]].append(row)
     seen: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for option in asked:
         for uuid in {uuid for uuid, *jobs in windows if jobs == [option["job_1"]]}:
@@ -147,21 +165,21 @@ def main() -> None:
     """Ask, measure, or print what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("asked", type=Path)
-    parser.add_argument("rows", type=Path, nargs="?")
     parser.add_argument("--ask", action="store_true")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER")
     parser.add_argument("--part", default="1/1", help="which part of the sets, such as 2/4")
     parser.add_argument("--seconds", type=float, default=500, help="no window starts after this")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--table", type=Path, metavar="ROWS")
     given = parser.parse_args()
     if given.ask:
         ask(given.asked)
         return
     asked = [json.loads(line) for line in given.asked.open()]
     if given.table:
-        print(*table(asked, given.rows), sep="\n")
+        print(*table(asked, given.table), sep="\n")
         return
     part, parts = map(int, given.part.split("/"))
-    measure([o for o in asked if o["set"] % parts == part - 1], given.rows, given.seconds)
+    measure([o for o in asked if o["set"] % parts == part - 1], given.measure, given.seconds)
 
 
 if __name__ == "__main__":

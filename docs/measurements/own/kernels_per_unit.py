@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from windows import ROOT, campaign, job_commands
+from windows import WORKLOADS, campaign, job_commands
 
 PROBES = {"probe-0.1ms": ("0.1", "20"), "probe-0.5ms": ("0.5", "50")}
 
@@ -109,8 +109,8 @@ def main() -> None:
     commands = job_commands()
     names = given.only or sorted(commands)[part - 1 :: parts]
     for probe, (ms, us) in PROBES.items():
-        short = str(ROOT / "profiling/workloads/short_kernels.py")
-        commands[probe] = [sys.executable, short, "--ms", ms, "--block-us", us]
+        words = [sys.executable, "short_kernels.py", "--ms", ms, "--block-us", us]
+        commands[probe] = words, WORKLOADS
     sets = [(probe,) for probe in PROBES]
     for name in names:
         sets += [(name,), *((name, probe) for probe in PROBES)]

@@ -17,6 +17,7 @@ import yaml
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+WORKLOADS = ROOT / "profiling/workloads"
 SETTLE_S, WINDOW_S, START_S = 0.7, 2.2, 150.0
 GPM = {"busy": 1, "sm": 2, "occupancy": 3, "tensor": 5, "dram": 10}
 INSTANT_POWER = 186
@@ -27,13 +28,15 @@ BELOW_NORMAL = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
 WITHOUT_MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/var/empty"}
 
 
-def job_commands() -> dict[str, list[str]]:
-    """The command of every job file whose job waits at a gate."""
+def job_commands() -> dict[str, tuple[list[str], Path]]:
+    """Command and folder of each job, also of those in public/, that waits at a gate."""
     commands = {}
-    for path in sorted((ROOT / "jobs").glob("*.yaml")):
+    for path in sorted([*(ROOT / "jobs").glob("*.yaml"), *(HERE / "public").glob("*.yaml")]):
         job = yaml.safe_load(path.read_text())
         if job["progress"].get("gate") and job["command"].split()[0] == "python3":
-            commands[job["name"]] = [sys.executable, *job["command"].split()[1:]]
+            if (workdir := (path.parent / job["workdir"]).resolve()).is_dir():
+                words = [sys.executable, *job["command"].split()[1:]]
+                commands[job["name"]] = words, workdir
     return commands
 
 
@@ -43,7 +46,9 @@ class Process:
     In its name `!1` puts it below normal, `@50` limits it, and `~` keeps it off MPS.
     """
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], folder: Path, workdir: Path = WORKLOADS
+    ) -> None:
         self.name = name
         files = folder / f"{name}.progress", folder / f"{name}.gate"
         for path, size in zip(files, (4096, 16), strict=True):
@@ -58,9 +63,7 @@ class Process:
             env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = limit
         env["PYTHONPATH"] = f"{ROOT}:{env.get('PYTHONPATH', '')}"
         with self.log.open("wb") as log:
-            self.child = subprocess.Popen(
-                command, cwd=ROOT / "profiling/workloads", env=env, stdout=log, stderr=log
-            )
+            self.child = subprocess.Popen(command, cwd=workdir, env=env, stdout=log, stderr=log)
 
     def waits(self) -> bool:
         """Whether it has warmed up and stands before its gate."""
@@ -130,7 +133,10 @@ def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> d
 
 
 def campaign(
-    rows: Path, commands: dict[str, list[str]], sets: Iterable[tuple[str, ...]], seconds: float
+    rows: Path,
+    commands: dict[str, tuple[list[str], Path]],
+    sets: Iterable[tuple[str, ...]],
+    seconds: float,
 ) -> None:
     """Start every command once, measure each set that the file has not, append what was measured.
 
@@ -145,7 +151,11 @@ def campaign(
     samples = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
     card = {"gpu": pynvml.nvmlDeviceGetName(handle), "uuid": pynvml.nvmlDeviceGetUUID(handle)}
     folder, needed = Path(tempfile.mkdtemp()), {name for together in todo for name in together}
-    processes = {name: Process(name, commands[name], folder) for name in sorted(needed)}
+    processes = {
+        name: Process(name, command, folder, workdir)
+        for name, (command, workdir) in sorted(commands.items())
+        if name in needed
+    }
     while time.monotonic() - begun < START_S and not all(
         process.waits() or process.child.poll() is not None for process in processes.values()
     ):
