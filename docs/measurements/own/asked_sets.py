@@ -17,13 +17,16 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from windows import WORKLOADS, campaign, job_commands
+import yaml
+from windows import ROOT, WORKLOADS, campaign, job_commands
 
 BUNDLED_OF_SIZE = {2: 4, 3: 4, 4: 3, 5: 3, 6: 2}
 PUBLIC_OF_SIZE = {2: 2, 3: 2, 4: 2, 5: 1, 6: 1}
@@ -32,10 +35,13 @@ GPU_MODEL = "NVIDIA H200"
 TOLERANCE = 0.005
 """A measured rate repeats to half a percent."""
 
+MOST_SPEED = 1.1
+"""More than that is the host's doing, no gain."""
+
 MIN_SPEED, MOST_TAIL = 0.4, 5.0
 """The policy by default: speed alone, and p99 alone."""
 
-COLUMNS = re.compile("job|share_|speed_|latency_p99|power_|energy_saved|sharing")
+COLUMNS = re.compile("split|job|share_|speed_|latency_p99|power_|energy_saved|sharing")
 """What is kept of an option."""
 
 RULES = ("advised", "uncapped", "equal limits", "time-sliced")
@@ -96,10 +102,19 @@ def rules_of(option: Row) -> Iterator[str]:
 
 
 def processes_of(option: Row) -> tuple[str, ...]:
-    """`@` and a limit in percent, or `~` where they are time-sliced."""
-    jobs = [(option[f"job_{n}"], option[f"share_{n}_percent"]) for n in numbers(option)]
-    sign = "~" if option["sharing"] == "time-sliced" else ""
-    return tuple(f"{job}@{share:g}" if share < 100 else job + sign for job, share in jobs)
+    """`@` and a limit in percent, `!1` below normal, or `~` where they are time-sliced."""
+    low = [share.endswith(":low") for share in option["split"].split("/")]
+    names = list[str]()
+    for n, below in zip(numbers(option), low * 7, strict=False):
+        share = option[f"share_{n}_percent"]
+        limit = f"@{share:g}" if share < 100 else "!1" if below else ""
+        names.append(option[f"job_{n}"] + ("~" if option["sharing"] == "time-sliced" else limit))
+    return tuple(names)
+
+
+def is_shared(option: Row) -> bool:
+    """Whether its jobs run at the same time."""
+    return option["sharing"] != "exclusive"
 
 
 def numbers(option: Row) -> list[int]:
@@ -114,51 +129,111 @@ def measure(asked: list[Row], folder: Path, seconds: float) -> None:
         if time.monotonic() > ends:
             return
         of_set = [option for option in asked if option["set"] == number]
-        ways = [processes_of(o) for o in of_set if o["sharing"] != "exclusive"]
+        ways = [processes_of(option) for option in of_set if is_shared(option)]
         alone = [(of_set[0][f"job_{n}"],) for n in numbers(of_set[0])]
         names = {name for together in alone + ways for name in together}
-        named = {name: commands[re.split("[@~]", name)[0]] for name in names}
+        named = {name: commands[re.split("[@~!]", name)[0]] for name in names}
         campaign(folder / f"{number:02}.jsonl", named, alone + ways, ends - time.monotonic())
 
 
 def table(asked: list[Row], rows: Path) -> Iterator[str]:
-    """A row for each rule: what came, and how far off the prediction was."""
+    """For bundled and public sets a row for each rule: what came, how far off the prediction was.
+
+    An interval holds 95 % of means of sets drawn anew. A set without equal limits is not shared; a
+    set with an option that was not measured is left out.
+    """
     windows = defaultdict[tuple[str, ...], list[Row]](list)
     for row in map(json.loads, rows.open()):
-        windows[row["uuid"], *row["jobs"]].append(row)
-    seen: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+        windows[tuple(row["jobs"])].append(row)
+    bundled = range(sum(BUNDLED_OF_SIZE.values()))
+    missing = {o["set"] for o in asked if is_shared(o) and processes_of(o) not in windows}
+    asked = [option for option in asked if option["set"] not in missing]
+    numbers_of_sets = sorted({option["set"] for option in asked})
+    seen = dict[tuple[int, str], Outcome]()
     for option in asked:
-        for uuid in {uuid for uuid, *jobs in windows if jobs == [option["job_1"]]}:
-            for rule in option["rules"]:
-                seen[rule].append(outcome(option, uuid, windows))
+        seen |= {(option["set"], rule): outcome(option, windows) for rule in option["rules"]}
     yield (
-        "| rule | n | work per joule | saved, % | speeds broken, % | p99 broken, % "
-        "| watts off, % | speeds off, points |"
+        "| sets | rule | shared | work per joule | a broken limit as nothing | speeds broken "
+        "| p99 broken | sets broken | watts off, % | speeds off, points |"
     )
-    yield f"|---|{'--:|' * 7}"
-    for rule in RULES:
-        means = " | ".join(f"{x:.3g}" for x in np.nanmean(np.array(seen[rule]), axis=0))
-        yield f"| {rule} | {len(seen[rule])} | {means} |"
+    yield f"|---|---|{'--:|' * 8}"
+    advised = {number for number, rule in seen if rule == "advised"}
+    advised -= {number for number in advised if seen[number, "advised"] is ALONE}
+    for name, some in (
+        ("all", numbers_of_sets),
+        ("advised to share", sorted(advised)),
+        ("refused", [number for number in numbers_of_sets if number not in advised]),
+        ("bundled", [number for number in numbers_of_sets if number in bundled]),
+        ("public", [number for number in numbers_of_sets if number not in bundled]),
+    ):
+        for rule in RULES:
+            came = [seen.get((number, rule), ALONE) for number in some]
+            shared = [o for o in came if o is not ALONE]
+            cells = [
+                f"{len(shared)}",
+                mean_of([o.per_joule for o in came]),
+                mean_of([1.0 if o.slow or o.late else o.per_joule for o in came]),
+                f"{sum(o.slow for o in came)}",
+                f"{sum(o.late for o in came)}",
+                f"{sum(o.slow or o.late for o in came)}",
+                mean_of([o.watts_off for o in shared]),
+                mean_of([o.speeds_off for o in shared]),
+            ]
+            yield f"| {name} | {rule} | {' | '.join(cells)} |"
 
 
-def outcome(option: Row, uuid: str, windows: Mapping[tuple[str, ...], Row]) -> tuple[float, ...]:
-    """Work per joule over that alone, saved, whether a speed or a p99 broke; the two errors."""
-    if option["sharing"] == "exclusive":
-        return 1.0, 0.0, 0.0, 0.0, math.nan, math.nan
-    row = windows[uuid, *processes_of(option)]
+def mean_of(values: Sequence[float]) -> str:
+    """With its interval."""
+    if not values:
+        return ""
+    dice = np.random.default_rng(SEED)
+    means = dice.choice(np.array(values), (DRAWS, len(values))).mean(axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
+    return f"{fmean(values):.3g} [{low:.3g} {high:.3g}]"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one way to run a set: work per joule over that of one after the other, broken limits."""
+
+    per_joule: float
+    slow: bool
+    late: bool
+    watts_off: float
+    speeds_off: float
+
+
+ALONE = Outcome(1.0, slow=False, late=False, watts_off=0.0, speeds_off=0.0)
+
+
+def outcome(option: Row, windows: Mapping[tuple[str, ...], list[Row]]) -> Outcome:
+    """A server's speed is over its demand, another's over the median of its windows alone."""
+    if not is_shared(option):
+        return ALONE
+    row = windows[processes_of(option)][0]
     work_w, speeds, tails, off = 0.0, list[float](), list[float](), list[float]()
     for n, rate, p99_ms in zip(numbers(option), row["rates_per_s"], row["p99_ms"], strict=True):
-        alone = windows[uuid, option[f"job_{n}"]]
-        speeds.append(rate / alone["rates_per_s"][0])
-        tails.append((p99_ms or 0.0) / (alone["p99_ms"][0] or 1.0))
-        work_w += speeds[-1] * alone["power_w"]
+        alone = windows[option[f"job_{n}"],]
+        usual = median(one["rates_per_s"][0] for one in alone)
+        speeds.append(rate / (demand(option[f"job_{n}"]) or usual))
+        if alone[0]["p99_ms"][0]:
+            tails.append((p99_ms or math.inf) / median(one["p99_ms"][0] for one in alone))
+        work_w += min(speeds[-1], MOST_SPEED) * median(one["power_w"] for one in alone)
         off.append(100 * abs(speeds[-1] - option[f"speed_{n}"]))
-    broken = min(speeds) < MIN_SPEED - TOLERANCE, max(tails) > MOST_TAIL
-    per_joule = work_w / row["power_w"]
-    watts = 100 * abs(option["power_w"] / row["power_w"] - 1)
-    return (
-        per_joule, 100 * (1 - 1 / per_joule), *(100.0 * b for b in broken), watts, fmean(off),
-    )  # fmt: skip
+    return Outcome(
+        per_joule=work_w / row["power_w"],
+        slow=min(speeds) < MIN_SPEED - TOLERANCE,
+        late=max(tails, default=0.0) > MOST_TAIL,
+        watts_off=100 * abs(option["power_w"] / row["power_w"] - 1),
+        speeds_off=fmean(off),
+    )
+
+
+@cache
+def demand(job: str) -> float | None:
+    """Requests per second that arrive at a bundled server."""
+    path = ROOT / f"jobs/{job}.yaml"
+    return yaml.safe_load(path.read_text()).get("offered_rate") if path.exists() else None
 
 
 def main() -> None:

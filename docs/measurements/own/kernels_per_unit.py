@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from windows import WORKLOADS, campaign, job_commands
+from windows import ROOT, WORKLOADS, campaign, job_commands
 
 PROBES = {"probe-0.1ms": ("0.1", "20"), "probe-0.5ms": ("0.5", "50")}
 

@@ -33,10 +33,10 @@ def job_commands() -> dict[str, tuple[list[str], Path]]:
     commands = {}
     for path in sorted([*(ROOT / "jobs").glob("*.yaml"), *(HERE / "public").glob("*.yaml")]):
         job = yaml.safe_load(path.read_text())
-        if job["progress"].get("gate") and job["command"].split()[0] == "python3":
-            if (workdir := (path.parent / job["workdir"]).resolve()).is_dir():
-                words = [sys.executable, *job["command"].split()[1:]]
-                commands[job["name"]] = words, workdir
+        first, *words = job["command"].split()
+        workdir = (path.parent / job["workdir"]).resolve()
+        if job["progress"].get("gate") and first == "python3" and workdir.is_dir():
+            commands[job["name"]] = [sys.executable, *words], workdir
     return commands
 
 
