@@ -26,7 +26,7 @@ from advisor.validity.points import (
     LARGEST_DROP,
     SAME_ARITHMETIC,
     SAME_CLOCK,
-    energy_above_idle_j,
+    energy_above_j,
     expected_energy_j,
     undisputed,
     with_flags,
@@ -131,6 +131,27 @@ def test_one_slow_window_of_a_launch_bound_job_condemns_no_other() -> None:
     assert flagged([*points, slow]) == [], "the same point twice is one"
 
 
+def waiting(share: float, rate: float, energy_j: float = 0.1, **fields: Any) -> SoloPoint:
+    """A job that waits for its host at active idle power, and takes so much for a step itself."""
+    power_w = {"power_w": IDLE_W + 45 + energy_j * rate, "active_idle_power_w": IDLE_W + 45}
+    return at(share, rate=rate, flags=("cpu-bound",), **{**power_w, **fields})
+
+
+def test_a_host_that_was_faster_for_one_window_accuses_nobody() -> None:
+    sweep = [waiting(10, 74), waiting(26, 111), waiting(50, 77), waiting(90, 96), waiting(100, 62)]
+    assert flagged(sweep) == []
+    unknown = [dataclasses.replace(point, active_idle_power_w=None) for point in sweep]
+    assert flagged(unknown) == [26], "no active idle power: the time counts as work"
+    wrong = [waiting(26, 77, 0.5), *(waiting(*of, 1.0) for of in ((50, 77), (90, 96), (100, 62)))]
+    assert flagged(wrong) == [26]
+
+
+def test_a_difference_within_two_standard_errors_accuses_nobody() -> None:
+    assert flagged([at(50, 1.6, rate_stderr=2.0), at(100)]) == [50]
+    assert flagged([at(50, 1.6, rate_stderr=8.0), at(100)]) == []
+    assert flagged([at(50, 1.6), at(100, power_stderr_w=25.0)]) == []
+
+
 ENERGIES = st.lists(st.floats(0.1, 10), min_size=2, max_size=10)
 
 
@@ -149,11 +170,11 @@ def test_every_flag_has_a_reason_and_a_second_look_changes_nothing(
     once = with_solo_flags(points)
     assert with_solo_flags(once) == once
     for point in once:
-        own, expected = energy_above_idle_j(point), expected_energy_j(point, points)
+        own, expected = energy_above_j(point), expected_energy_j(point, points)
         if DEGENERATE in point.flags:
             assert own is not None
             assert expected is not None
-            assert own < (1 - LARGEST_DROP) * expected
+            assert own[0] < (1 - LARGEST_DROP) * expected[0]
 
 
 @given(ENERGIES, st.floats(0.01, 100), st.data())
