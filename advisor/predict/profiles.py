@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
-from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
+from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
@@ -112,12 +112,10 @@ class Serving:
         """What its rates beside others are divided by: what arrives, where all of that was served.
 
         What arrived in one window differs from that by chance, and the other rates would have that
-        difference in them.
+        difference in them. What was answered beyond it had waited in a queue.
         """
         offered = self.offered_rate
-        if offered is None or abs(measured / offered - 1) > self.tolerance:
-            return measured
-        return offered
+        return measured if offered is None or self.is_behind(measured) else offered
 
     def is_behind(self, whole_gpu_rate: float) -> bool:
         """Whether even the whole GPU serves less than what arrives."""
@@ -143,10 +141,12 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
     latencies: dict[float, list[float]] = {}
     for point in points:
-        if point.latency_p99_ms is not None:
+        if point.latency_p99_ms is not None and BACKLOG not in point.flags:
             latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
     if not (offered or latencies):
         return None
+    if latencies:  # more SMs answer no later, where the window of the whole GPU had a backlog
+        latencies.setdefault(WHOLE, latencies[max(latencies)])
     noises = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate > 0]
     return Serving(
         offered_rate=offered[-1] if offered else None,

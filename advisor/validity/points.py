@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import (
+    BACKLOG,
     COUNTER_BOUND,
     CPU_BOUND,
     DEGENERATE,
@@ -39,6 +40,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     grouped,
+    is_catching_up,
 )
 from advisor.formats.moments import is_utc
 
@@ -79,12 +81,13 @@ LEAST_ACTIVE_PERCENT = 1.0
 
 
 def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points, in their order, flagged `degenerate-data` or `slow-alone` by their sweep.
+    """The points, in their order, flagged by their sweep: degenerate, slow alone, a backlog.
 
     A sweep is judged by those of its points that are here.
     """
     # One after the other: a share that leaves work out may be the faster one.
-    return _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
+    points = _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
+    return _judged(points, _has_backlog, BACKLOG)
 
 
 def _judged(
@@ -227,6 +230,24 @@ def _is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
         return False
     trusted = (other.rate for other in sweep if DOUBTFUL.isdisjoint(other.flags))
     return max(trusted, default=0.0) > FASTEST * point.rate
+
+
+_LARGEST_TAIL = 1.5
+"""p99 on the whole GPU over that at half: 0.02 to 1.0 in the 22 bundled sweeps of servers."""
+
+
+def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
+    """Whether a queue was emptied: more SMs neither make requests nor answer any of them later."""
+    if is_catching_up(point.rate, point.offered_rate, point.window_s, point.latency_p50_ms):
+        return True
+    tails_ms = [
+        (abs(other.share_percent - WHOLE / 2), other.latency_p99_ms)
+        for other in sweep
+        if other.share_percent < WHOLE and other.latency_p99_ms and DOUBTFUL.isdisjoint(other.flags)
+    ]
+    if point.share_percent < WHOLE or point.latency_p99_ms is None or not tails_ms:
+        return False
+    return point.latency_p99_ms > _LARGEST_TAIL * min(tails_ms)[1]
 
 
 NO_PROFILE = WRONG | {RESULTS_ONLY}

@@ -15,11 +15,12 @@ from simple_pairs import solo
 from store_points import point
 
 from advisor.core.policy import Policy
-from advisor.core.records import SoloPoint
+from advisor.core.records import BACKLOG, SoloPoint
 from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError
+from advisor.launch.job_monitor import relative
 from advisor.predict.profiles import (
     COLUMNS,
     LEAST_TOLERANCE,
@@ -233,6 +234,18 @@ def test_a_profile_knows_its_demand() -> None:
     (found,) = make_profiles(points).values()
     assert found.serving == serving(rate_noise=pytest.approx(0.01))
     assert "latency_p99_ms" not in found.missing
+
+
+def test_a_queue_at_the_start_is_neither_demand_nor_tail() -> None:
+    """76.5 of 60 a second, p99 1,375 ms; a launch that serves all 60 has its whole speed."""
+    known = {"offered_rate": 60.0, "latency_p50_ms": 900.0, "power_w": 300.0}
+    half = point(1, share_percent=50.0, rate=60.0, latency_p99_ms=180.0, **known)
+    whole = point(2, share_percent=100.0, rate=76.5, latency_p99_ms=1375.0, **known)
+    (found,) = make_profiles([half, whole]).values()
+    assert (found.whole_gpu_rate, found.whole_gpu_p99_ms) == (60.0, 180.0)
+    assert relative(60.0, found.whole_gpu_rate) == 1.0
+    assert BACKLOG in found.flags
+    assert serving().rate_alone(90.0) == 90.0, "what falls short of its demand is behind"
 
 
 @given(st.floats(10, 100))

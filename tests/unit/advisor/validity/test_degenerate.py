@@ -12,6 +12,7 @@ from simple_pairs import pair, solo
 from unsafe_counts import checked_132
 
 from advisor.core.records import (
+    BACKLOG,
     DEGENERATE,
     DOUBTFUL,
     SLOW_ALONE,
@@ -234,9 +235,37 @@ def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
 
 def test_the_bundled_points_carry_the_flag_already() -> None:
     solos = bundled_solo_points()
-    assert flagged(solos) == [p.share_percent for p in solos if DEGENERATE in p.flags]
+    assert with_solo_flags(solos) == solos
     assert with_pair_flags(bundled_pair_points(), solos) == bundled_pair_points()
     assert with_solo_flags(bundled_reference_points()) == bundled_reference_points()
+
+
+def backlogs(*points: SoloPoint) -> list[float]:
+    return [p.share_percent for p in with_solo_flags(points) if BACKLOG in p.flags]
+
+
+def server(share: float, rate: float, p50_ms: float, p99_ms: float, /, **fields: Any) -> SoloPoint:
+    latencies = {"latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms}
+    return solo(share_percent=share, rate=rate, **{"offered_rate": 60.0, **latencies, **fields})
+
+
+def test_more_answers_than_arrive_have_waited_in_a_queue() -> None:
+    assert backlogs(server(100, 76.5, 900, 1375)) == [100]
+    assert backlogs(server(100, 70, 900, 1375)) == [], "within chance of 300 requests"
+    assert backlogs(server(100, 76.5, 5, 20)) == [], "nothing waited: more arrives than is declared"
+    assert backlogs(server(50, 76.5, 900, 1375, latency_p50_ms=None)) == [50]
+
+
+@pytest.mark.parametrize("offered_rate", [60.0, None])
+def test_a_tail_on_the_whole_gpu_that_is_far_above_that_at_half_is_a_doubt(
+    offered_rate: float | None,
+) -> None:
+    halves = [server(share, 60, 60, ms) for share, ms in ((20, 2000), (47, 180), (90, 1375))]
+    whole = server(100, 60, 60, 1375, offered_rate=offered_rate)
+    assert backlogs(*halves, whole) == [100]
+    assert backlogs(*halves, replace(whole, latency_p99_ms=260.0)) == []
+    assert backlogs(*halves[::2], whole) == [], "nearest to half is the one at 20 %"
+    assert backlogs(replace(halves[1], flags=("heat",)), whole) == []
 
 
 def sweep(*rates: float) -> list[SoloPoint]:
