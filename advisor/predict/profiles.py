@@ -140,8 +140,9 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
     latencies: dict[float, list[float]] = {}
-    for point in points:
-        if point.latency_p99_ms is not None and BACKLOG not in point.flags:
+    timed = [point for point in points if point.latency_p99_ms is not None]
+    for point in [point for point in timed if BACKLOG not in point.flags] or timed:
+        if point.latency_p99_ms is not None:
             latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
     if not (offered or latencies):
         return None

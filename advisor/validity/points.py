@@ -238,7 +238,7 @@ _LARGEST_TAIL = 1.5
 
 def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     """Whether a queue was emptied: more SMs neither make requests nor answer any of them later."""
-    if is_catching_up(point.rate, point.offered_rate, point.window_s, point.latency_p50_ms):
+    if is_catching_up(point.rate, point.offered_rate, point.window_s):
         return True
     tails_ms = [
         (abs(other.share_percent - WHOLE / 2), other.latency_p99_ms)
