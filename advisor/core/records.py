@@ -330,21 +330,29 @@ job or the size of its error."""
 
 
 def is_catching_up(
-    rate: float, offered_rate: float | None, span_s: float, p50_ms: float | None = None
+    rate: float,
+    offered_rate: float | None,
+    span_s: float,
+    p50_ms: float | None = None,
+    errors: float = 3.0,
 ) -> bool:
     """Whether a server answers more than arrives: that is no rate, and its p99 no tail.
 
-    By more than chance: three standard errors of what arrives at random. One of 1,382 bundled
-    windows of servers has that. Where the latency is given, what was answered beyond the demand has
-    waited, too: half of it is the least mean queue. Else it is a burst, or was not declared.
+    By a tenth, since nobody declares a demand better, and by more than chance: so many standard
+    errors of what arrives at random. None of 1,382 bundled windows of servers has that. Where the
+    latency is given, what was answered beyond the demand has waited, too: half of it is the least
+    mean queue. Else it is a burst, or was not declared.
 
     Args:
         rate: Requests answered per second, in so many seconds.
         offered_rate: Requests per second that arrive; None: never.
         span_s: Seconds.
         p50_ms: Median of the time to answer; None: not known.
+        errors: Standard errors that are chance.
     """
-    if not offered_rate or rate <= offered_rate + 3 * math.sqrt(offered_rate / span_s):
+    if not offered_rate:
+        return False
+    if rate <= offered_rate + max(0.1 * offered_rate, errors * math.sqrt(offered_rate / span_s)):
         return False
     return p50_ms is None or rate * p50_ms / 1000 >= (rate - offered_rate) * span_s / 2
 

@@ -220,6 +220,7 @@ class SetMonitor:
 
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
+        _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
         # What nobody can tell of those that run; once of each.
         unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
         self._alarms += filter(None, unsure)

@@ -53,6 +53,7 @@ class Script:
 
     Attributes:
         rate: Steps per second until it hangs or ends.
+        steps: In the place of the rate: steps by a time.
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
         idle: It says then that it lives, and has nothing to do.
@@ -67,6 +68,7 @@ class Script:
 
     units: int = 66
     rate: float = 50.0
+    steps: Callable[[float], float] | None = None
     ends_s: float = float("inf")
     status: int = 0
     hangs_s: float = float("inf")
@@ -131,7 +133,8 @@ class ScriptedJob:
         begun_s, ended_s = self.script.broken_s
         if begun_s <= self._now_s < ended_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
-        steps = self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        ran_s = min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        steps = self.script.steps(ran_s) if self.script.steps else self.script.rate * ran_s
         return steps + (self.script.unfinished if last else 0.0)
 
     def close(self) -> None:

@@ -656,6 +656,41 @@ def test_the_newest_batch_job_is_ended_where_that_was_asked(
     assert not any(part.ended_first for part in seen[0].parts)
 
 
+ASKED = Job(name="serve", command=("true",), offered_rate=60.0, max_p99_ms=50)
+
+
+def cold(now_s: float) -> float:
+    """60 a second arrive; it begins after 15 s, and answers up to 76.5: until 69.5 s."""
+    return max(0.0, min(60 * now_s, 76.5 * (now_s - 15)))
+
+
+def test_a_server_that_catches_up_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its rate nor that of who runs beside it, nor its p99, before its queue is empty."""
+    script = replace(SLOW, rate=60.0, steps=cold)
+    watch = watched(monkeypatch, script, ASKED, TRAIN, parts={"solo_rate": 60.0})
+    watch.go_on(68)
+    monitor = watch.monitor
+    assert (monitor.account.first.rates(), monitor.alarms()) == ((None, None), [])
+    assert monitor.account.first.power_w() is None
+    watch.go_on(30)
+    assert monitor.account.first.rates() == (pytest.approx(60), pytest.approx(50))
+    assert len(monitor.alarms()) == 1, "its p99 is watched from then on"
+    seen = observe(monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert "backlog" not in seen.flags
+    assert seen.settled_s == pytest.approx(98 - 69.5 - 6, abs=4)
+
+
+def test_a_server_that_does_not_catch_up_in_two_minutes_is_flagged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = watched(monkeypatch, Script(rate=76.5), replace(ASKED, max_p99_ms=None), TRAIN)
+    watch.go_on(110)
+    assert watch.monitor.account.first.rates() == (None, None)
+    watch.go_on(30)
+    seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert ("backlog" in seen.flags, seen.parts[0].rate) == (True, pytest.approx(76.5))
+
+
 @given(
     st.lists(st.lists(st.sampled_from([20.0, 49.0, 54.0, 80.0]), min_size=10, max_size=10)),
     st.integers(1, 400),
