@@ -327,6 +327,9 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         name: np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
         for name in COLUMNS
     }
+    if all(BACKLOG in point.flags for point in by_share[-1]):
+        # What arrives was seen without a queue at the other shares.
+        values["rate"][-1] = min(values["rate"][-1], max(values["rate"][:-1]))
     in_bursts = [computes_in_bursts(point) for point in by_share[-1]]
     newest = max(usable, key=lambda point: point.started_at)
     return Profile(

@@ -245,6 +245,8 @@ def test_a_queue_at_the_start_is_neither_demand_nor_tail() -> None:
     assert (found.whole_gpu_rate, found.whole_gpu_p99_ms) == (60.0, 180.0)
     assert relative(60.0, found.whole_gpu_rate) == 1.0
     assert BACKLOG in found.flags
+    undeclared = [dataclasses.replace(one, offered_rate=None) for one in (half, whole)]
+    assert [p.whole_gpu_rate for p in make_profiles(undeclared).values()] == [60.0]
     assert serving().rate_alone(90.0) == 90.0, "what falls short of its demand is behind"
 
 
