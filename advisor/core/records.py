@@ -298,6 +298,7 @@ FLAGS: dict[str, str] = {
     "results, and its own results were not read",
     BACKLOG: "a server answered more than arrives, or far later than at half the GPU: it emptied a "
     "queue from its start or a burst",
+    "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
 """Every flag that a point can carry, and its meaning."""
@@ -319,6 +320,7 @@ DOUBTFUL = WRONG | {
     UNCOUNTED,
     HEAT,
     BACKLOG,
+    "other-demand",
     "not-settled",
     "counter-mismatch",
     "cpu-steal",

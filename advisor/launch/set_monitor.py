@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Never
+from typing import Never, TypeAlias
 
 from advisor.core.interval import Interval
 from advisor.core.job import VERDICT_FLAGS
@@ -16,6 +16,7 @@ from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import (
+    AdvisorError,
     JobError,
     LimitBrokenError,
     LimitNotProvenError,
@@ -36,6 +37,12 @@ from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 _ASK_S, _LIMIT_S = 1.0, 15.0
 """How often the driver is asked who computes, and how often each job must be a client itself: one
 that repeats a short command is none in between."""
+
+
+_Renewed: TypeAlias = tuple[Forecast, tuple[str, ...]]
+
+Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], _Renewed]
+"""What to expect of jobs that run at these demands, None: as declared, and what would break."""
 
 
 class SetMonitor:
@@ -61,6 +68,7 @@ class SetMonitor:
         now_s: Callable[[], float] | None = None,
         run: RunInBackground = in_thread,
         failed: Mapping[int, JobError] | None = None,
+        renew: Renew | None = None,
     ) -> None:
         self.pair, self._backend, self._spec = pair, backend, spec
         # Of a record its own clock.
@@ -85,6 +93,8 @@ class SetMonitor:
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
+        self._renew = renew
+        self._renewing: tuple[tuple[int, ...], Future[_Renewed]] | None = None
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
         self.suspicions: list[_Suspicion] = []
@@ -164,6 +174,7 @@ class SetMonitor:
         self._note_libraries(now.at_s)
         self._note_ends([one for one in were if one.over], now.at_s)
         self._look_at_promises(now.at_s)
+        self._look_at_demands(now)
         self._check_backend(now.at_s)
         self._check_clients(now.at_s)
         self._look_for_faults(now.at_s)
@@ -227,14 +238,46 @@ class SetMonitor:
         broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
         if broken is None or broken.tail is None:
             return
-        why = broken.tail.text(broken.job.job.name)
         self.account.stretches[-1].flags.add(P99_BROKEN)
+        self._answer_broken(broken.tail.text(broken.job.job.name), now_s)
+
+    def _answer_broken(self, why: str, now_s: float) -> None:
+        """A promise is broken: tell it, or end the newest batch job, as the user chose."""
+        running = self._running()
         batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
             _watch_promises(self.jobs, now_s)
             why = f"{batch[-1].job.job.name} was ended: {why}"
         self._alarms.append(why)
+
+    def _look_at_demands(self, now: Moment) -> None:
+        """Renew what is expected where another demand arrives at a server; in the background."""
+        changed = [one for one in self._running() if one.demand_changed(now)]
+        for one in changed:
+            self.account.stretches[-1].flags.add("other-demand")
+            self._alarms.append(
+                f"{one.demand:.3g} {one.job.job.progress.unit}/s arrive at {one.job.job.name}, "
+                f"which declares {one.job.job.offered_rate:g}: what is expected is renewed"
+            )
+        numbers = self.running_numbers()
+        if changed and self._renew and len(numbers) > 1:
+            parts = tuple(self.pair.parts[n] for n in numbers)
+            pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+            demands = [self.jobs[n].demand for n in numbers]
+            self._renewing = numbers, self._run(partial(self._renew, pair, demands))
+        if self._renewing is None or not self._renewing[1].done():
+            return
+        (numbers, renewing), self._renewing = self._renewing, None
+        try:
+            forecast, broken = renewing.result()
+        except AdvisorError as error:
+            self._alarms.append(f"no forecast at another demand: {error}")
+            return
+        if numbers == self.running_numbers():
+            self._expect(forecast)
+            if broken:
+                self._answer_broken("; ".join(broken), now.at_s)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""

@@ -22,7 +22,7 @@ from advisor.launch.meter import LaunchMeter
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
-from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.launch.status import SILENT_S, LaunchStatus, State
@@ -43,6 +43,7 @@ class LaunchContext:
         environment: Of jobs, without limits and without secrets.
         open_backend: What enforces the shares of a set; closed with each set.
         remember: Keeps an observation where others find it; may fail without harm.
+        renew: Says what is to be expected at another demand; None: nobody does.
     """
 
     gpu: Gpu
@@ -50,6 +51,7 @@ class LaunchContext:
     environment: Mapping[str, str]
     open_backend: Callable[[Sharing], Backend]
     remember: Callable[[Observation], None]
+    renew: Renew | None = None
 
 
 _Ending = Literal["finished", "stopped", "asked", "failed"]
@@ -110,7 +112,13 @@ class _SetRun:
             stack.callback(end_jobs, jobs)
             before_s, before_j = self._meter.starts_s, self._meter.starts_j
             monitor = SetMonitor(
-                self._pair, jobs, backend, self._context.source, self._spec, failed=failed
+                self._pair,
+                jobs,
+                backend,
+                self._context.source,
+                self._spec,
+                failed=failed,
+                renew=self._context.renew,
             )
             starting.close()
             joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)

@@ -425,6 +425,33 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
+def with_demand(profile: Profile, rate: float) -> Profile:
+    """The server where so many requests per second arrive.
+
+    It answers no more than it can, as far as that was seen. What it draws and keeps busy above
+    (active) idle goes with its rate, which holds where a batch is not fuller than before. Less
+    demand has no longer tail; that of more is not known.
+    """
+    if profile.serving is None or profile.serving.offered_rate is None:
+        return profile
+    could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
+    rates, idle_w = np.minimum(could, rate), profile.active_idle_power_w
+    part = rates / profile.values["rate"]
+    idle_w = profile.idle_power_w if math.isnan(idle_w) else idle_w
+    values = {
+        name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
+        for name, column in profile.values.items()
+        if name != "sm_clock_mhz"
+    }
+    most_w = profile.power_limit_w or math.inf
+    power_w = np.minimum(idle_w + (profile.values["power_w"] - idle_w) * part, most_w)
+    more = rate > (1 + profile.serving.tolerance) * profile.serving.offered_rate
+    tails_ms = () if more else profile.serving.latency_p99_ms
+    serving = replace(profile.serving, offered_rate=rate, latency_p99_ms=tails_ms)
+    values = {**profile.values, **values, "rate": rates, "power_w": power_w}
+    return replace(profile, values=values, serving=serving)
+
+
 def _per_active_percent(profile: Profile) -> float:
     """Rate on the whole GPU for each percent of the SMs that it is active on; NaN: not read."""
     column = "sm_active_percent"

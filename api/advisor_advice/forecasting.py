@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
@@ -22,7 +23,7 @@ from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, with_demand
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
@@ -200,24 +201,72 @@ def _expected(
     """The jobs with their forecast and what is to be said of it, or why there is none."""
     without = with_profiles(pair, profile_set)
     try:
-        predictor = Registry(settings.home / "models").open_champion()
-        driver = launch.card.driver if launch.card else None
-        conditions = read_conditions(
-            settings, predictor, profile_set.profiles, launch.gpu_uuid, driver
-        )
-        filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
-        model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
-        (expected,) = model.predict(profiles, [pair.split])
+        expected, manifest, warnings = _predicted(pair, profile_set, launch.card, settings)
     except (InputError, ModelError, StoreError) as error:
         return without, (f"no forecast: {error}",)
+    if math.isnan(expected.power_w.value):
+        return without, ("no forecast: the idle power of the GPU is not known", *warnings)
+    return replace(without, forecast=_forecast(expected, manifest, profile_set)), warnings
+
+
+def _predicted(
+    pair: LaunchSet, profile_set: ProfileSet, card: Gpu | None, settings: Settings
+) -> tuple[Prediction, Manifest, tuple[str, ...]]:
+    """What the model in use expects of jobs at a split on a card, and what it warns of.
+
+    Raises:
+        InputError: the profiles cannot be used.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    predictor = Registry(settings.home / "models").open_champion()
+    of_card = (card.uuid, card.driver) if card else (None, None)
+    conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
+    filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
+    model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
+    (expected,) = model.predict(profiles, [pair.split])
     warnings = (
         *gpu_warnings(predictor.manifest, profile_set.profiles),
         *assumed,
         *conditions.warnings(profile_set.profiles),
     )
-    if math.isnan(expected.power_w.value):
-        return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
+    return expected, predictor.manifest, warnings
+
+
+def renewed(
+    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
+) -> tuple[Forecast, tuple[str, ...]]:
+    """What is to be expected of jobs that run where other demands arrive, None: as declared.
+
+    And which of their promises that would break, in words.
+
+    Raises:
+        InputError: a job has no profile.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
+    # Under another name: what was measured of the job beside others was at the demand it declares.
+    profiles = tuple(
+        profile
+        if rate is None
+        else replace(with_demand(profile, rate), job=f"{profile.job} at {rate:.4g}/s")
+        for profile, rate in zip(found.profiles, demands, strict=True)
+    )
+    found = replace(found, profiles=profiles)
+    expected, manifest, _ = _predicted(pair, found, gpu, settings)
+    broken = list[str]()
+    for part, seen in zip(pair.parts, expected.parts, strict=True):
+        tail, name = seen.latency_p99_ms, part.job.name
+        if tail and tail.value > (part.promised_p99_ms or math.inf):
+            broken.append(
+                f"the p99 of {name} is expected at {tail.value:.3g} ms now, above the "
+                f"{part.promised_p99_ms:g} ms that are promised"
+            )
+        if seen.speed.value < (part.min_speed or 0.0):
+            speed = f"{seen.speed.value:.0%}, below {part.min_speed:.0%}"
+            broken.append(f"{name} is expected at a speed of {speed}, now")
+    return _forecast(expected, manifest, found), tuple(broken)
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:

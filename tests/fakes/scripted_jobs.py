@@ -14,7 +14,7 @@ from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch import set_monitor
-from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import processes, running_job
@@ -307,6 +307,7 @@ class Watch:
         parts: dict[str, Any] | None = None,
         run: RunInBackground = at_once,
         uncounted: AdvisorError | None = None,
+        renew: Renew | None = None,
         **spec: Any,
     ) -> None:
         self.clock = Clock()
@@ -335,6 +336,7 @@ class Watch:
             cast("TelemetrySource", self.meter),
             self.spec,
             run=run,
+            renew=renew,
         )
 
     def join(

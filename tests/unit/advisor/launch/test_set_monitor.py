@@ -1,6 +1,6 @@
 """A pair that is watched on a clock of its own: who ended how, and what was said about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 
 from advisor.core import records
+from advisor.core.interval import Interval
 from advisor.core.job import Job, Reported, ResultsSettings
 from advisor.core.records import UNCOUNTED
 from advisor.core.split import Split, without_limits
@@ -25,6 +26,7 @@ from advisor.errors import (
 from advisor.launch import set_monitor
 from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
 from advisor.launch.observe import observe, pace_news, unsaid
+from advisor.launch.spec import Forecast, JobForecast, LaunchSet
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import running_job
 from advisor.runtime.backend import Sight
@@ -689,6 +691,71 @@ def test_a_server_that_does_not_catch_up_in_two_minutes_is_flagged(
     watch.go_on(30)
     seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
     assert ("backlog" in seen.flags, seen.parts[0].rate) == (True, pytest.approx(76.5))
+
+
+def falls(now_s: float) -> float:
+    """60 requests/s arrive for 200 s, and 20 after that."""
+    return 60 * min(now_s, 200) + 20 * max(0.0, now_s - 200)
+
+
+LESS = Forecast(
+    model_version="m",
+    jobs=(JobForecast(rate=Interval(20.0, 19.0, 21.0), solo_rate=20.0),) * 2,
+    power_w=Interval(250.0, 240.0, 260.0),
+    work_per_joule=Interval(0.005, 0.004, 0.006),
+    coverage=0.9,
+)
+
+
+@pytest.mark.parametrize(
+    ("choice", "broken", "outcome"),
+    [("tell", "b", "running"), ("end-newest", "b", "stopped"), ("end-newest", "", "running")],
+)
+def test_another_demand_renews_once_what_is_expected(
+    monkeypatch: pytest.MonkeyPatch, choice: str, broken: str, outcome: str
+) -> None:
+    asked = list[Any]()
+
+    def renew(pair: LaunchSet, demands: Sequence[float | None]) -> tuple[Forecast, tuple[str, ...]]:
+        asked.append((len(pair.parts), list(demands)))
+        return LESS, ("serve breaks its promise",) if broken else ()
+
+    script = replace(FAST, rate=60.0, steps=falls)
+    watch = watched(
+        monkeypatch, script, ASKED, TRAIN, renew=renew, when_p99_breaks=choice,
+        parts={"solo_rate": 60.0},
+    )  # fmt: skip
+    watch.go_on(300)
+    assert (asked, watch.monitor.jobs[0].status().demand) == ([], None)
+    watch.go_on(300)
+    assert asked == [(2, [pytest.approx(20), None])]
+    server = watch.monitor.jobs[0].status()
+    assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
+    assert server.predicted_rate == LESS.jobs[0].rate
+    assert watch.outcomes == ["running", outcome]
+    told = watch.monitor.alarms()
+    assert told[0].startswith("20 steps/s arrive at serve, which declares 60")
+    assert (len(told), "serve breaks its promise" in told[-1]) == (1 + bool(broken), bool(broken))
+    seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert "other-demand" in seen.flags
+
+
+def test_a_server_that_is_starved_has_no_other_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers a third, each one later; or tells no latencies, so that nobody knows."""
+    for late_ms in ((20.0,), ()):
+        watch = watched(monkeypatch, Script(rate=60.0, steps=falls, late_ms=late_ms), ASKED, TRAIN)
+        counts = [0] * LATENCY_BUCKETS
+        watch.go_on(190)
+
+        def later(counts: list[int] = counts, watch: Watch = watch) -> tuple[int, ...]:
+            waited_s = watch.clock.now_s - 1190
+            counts[latency_bucket(0.02 + waited_s * 0.7)] += 1000
+            return tuple(counts)
+
+        if late_ms:
+            monkeypatch.setattr(watch.jobs[0], "latencies", later)
+        watch.go_on(600)
+        assert watch.monitor.jobs[0].demand is None
 
 
 @given(

@@ -35,6 +35,7 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
+    with_demand,
 )
 from advisor_data.bundled import bundled_set_references
 
@@ -248,6 +249,28 @@ def test_a_queue_at_the_start_is_neither_demand_nor_tail() -> None:
     undeclared = [dataclasses.replace(one, offered_rate=None) for one in (half, whole)]
     assert [p.whole_gpu_rate for p in make_profiles(undeclared).values()] == [60.0]
     assert serving().rate_alone(90.0) == 90.0, "what falls short of its demand is behind"
+
+
+@pytest.mark.parametrize(
+    ("rate", "served", "power_w", "tails"),
+    [(25.0, [25, 25, 25], [125, 125, 125], 4), (400.0, [60, 300, 400], [160, 400, 500], 0)],
+)
+def test_a_server_at_another_demand(
+    rate: float, served: list[float], power_w: list[float], tails: int
+) -> None:
+    """60 of 100 requests/s served at 10 %, so 300 at half, if they came; each takes 1 J."""
+    known: dict[str, Any] = {"offered_rate": 100.0, "idle_power_w": 100.0, "power_limit_w": 500.0}
+    points = [
+        point(n, share_percent=share, rate=rate, power_w=100 + rate, **known)
+        for n, (share, rate) in enumerate(((10.0, 60.0), (50.0, 100.0), (100.0, 100.0)))
+    ]
+    (at_100,) = make_profiles(points).values()
+    found = with_demand(dataclasses.replace(at_100, serving=serving()), rate)
+    assert found.serving is not None
+    assert (found.serving.offered_rate, len(found.serving.latency_p99_ms)) == (rate, tails)
+    assert found.values["rate"].tolist() == pytest.approx(served)
+    assert found.values["power_w"].tolist() == pytest.approx(power_w)
+    assert with_demand(TRAINING, rate) is TRAINING
 
 
 @given(st.floats(10, 100))
