@@ -352,11 +352,12 @@ def is_catching_up(
         p50_ms: Median of the time to answer; None: not known.
         errors: Standard errors that are chance.
     """
-    if not offered_rate:
+    more = rate - (offered_rate or math.inf)
+    if not offered_rate or more <= offered_rate * max(
+        0.1, errors / math.sqrt(offered_rate * span_s)
+    ):
         return False
-    if rate <= offered_rate + max(0.1 * offered_rate, errors * math.sqrt(offered_rate / span_s)):
-        return False
-    return p50_ms is None or rate * p50_ms / 1000 >= (rate - offered_rate) * span_s / 2
+    return p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2
 
 
 SETTLE_S = 3.0

@@ -40,14 +40,14 @@ class Trial:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """What they must keep and did not."""
+        """What they must keep and do not."""
         found = list[str]()
         for part, speed, p99_ms in zip(self.pair.parts, self.speeds, self.p99_ms, strict=True):
             name, least, most_ms = part.job.name, part.min_speed or 0.0, part.max_p99_ms
             if speed is not None and speed < least:
-                found.append(f"{name} kept {speed:.2f} of its speed, below {least:.2f}")
+                found.append(f"{name} at {speed:.2f} of its speed, below {least:.2f}")
             if p99_ms is not None and p99_ms > (most_ms or math.inf):
-                found.append(f"{name} had a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
+                found.append(f"{name} with a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
         return tuple(found)
 
     @property
@@ -404,7 +404,7 @@ class _Pace:
 
         `again` is whether it did so before: then its rate has to come down to the demand.
         """
-        offered_rate = self.job.job.job.offered_rate
+        offered_rate = self.job.demand or self.job.job.job.offered_rate
         if offered_rate is None or self.job.over:
             return False
         rates = [(self.job.rate(), RECENT_S), (self.steps.rate(), self.steps.span_s)]

@@ -40,13 +40,10 @@ RECENT_S = 5.0
 STALLED_S = 120.0
 """A job without progress for so long is shown as stalled, s."""
 
-DEMAND_S, DEMAND_OFF, DEMAND_TIMES = 60.0, 0.2, 3
+_DEMAND_S, _DEMAND_OFF, _DEMAND_TIMES, _LATE = 60.0, 0.2, 3, 1.5
 """The demand has changed where the mean of so many seconds is off by so much, and by more than
-chance, so many times in a row."""
-
-_LATE = 1.5
-"""Median latency over the least of a minute so far, above which a server is starved: that it
-answers less says nothing of what arrives."""
+chance, so many times in a row. A median latency of so many times the least of a minute so far is of
+a server that is starved: that it answers less says nothing of what arrives."""
 
 _RETRY = 9.0
 """A reading that failed is tried again after so many times as long as it took: a slow pattern may
@@ -255,7 +252,7 @@ class JobMonitor:
         if expected is None or self.over or self.uncounted:
             return False
         self._minute.add(now, self.steps)
-        if self._minute.span_s < DEMAND_S:
+        if self._minute.span_s < _DEMAND_S:
             return False
         rate, self._minute, before = self._minute.rate(), RateMeter(), self._answered
         with suppress(OSError):
@@ -263,10 +260,10 @@ class JobMonitor:
         p50_ms = percentile_ms(before, self._answered, 50) or math.inf
         self._usual_ms = min(self._usual_ms, p50_ms)
         most = expected if p50_ms > _LATE * self._usual_ms or p50_ms == math.inf else 0.0
-        chance = max(DEMAND_OFF * expected, 3 * math.sqrt(expected / DEMAND_S))
+        chance = max(_DEMAND_OFF * expected, 3 * math.sqrt(expected / _DEMAND_S))
         is_off = rate is not None and rate > most and abs(rate - expected) > chance
         self._times_off = self._times_off + 1 if is_off else 0
-        if self._times_off < DEMAND_TIMES:
+        if self._times_off < _DEMAND_TIMES:
             return False
         self.demand, self._times_off = rate, 0
         return True

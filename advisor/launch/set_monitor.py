@@ -16,7 +16,6 @@ from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import (
-    AdvisorError,
     JobError,
     LimitBrokenError,
     LimitNotProvenError,
@@ -39,9 +38,7 @@ _ASK_S, _LIMIT_S = 1.0, 15.0
 that repeats a short command is none in between."""
 
 
-_Renewed: TypeAlias = tuple[Forecast, tuple[str, ...]]
-
-Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], _Renewed]
+Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], tuple[Forecast, tuple[str, ...]]]
 """What to expect of jobs that run at these demands, None: as declared, and what would break."""
 
 
@@ -94,7 +91,9 @@ class SetMonitor:
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
         self._renew = renew
-        self._renewing: tuple[tuple[int, ...], Future[_Renewed]] | None = None
+        self._renewing: tuple[tuple[int, ...], Future[tuple[Forecast, tuple[str, ...]]]] | None = (
+            None
+        )
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
         self.suspicions: list[_Suspicion] = []
@@ -269,15 +268,14 @@ class SetMonitor:
         if self._renewing is None or not self._renewing[1].done():
             return
         (numbers, renewing), self._renewing = self._renewing, None
-        try:
-            forecast, broken = renewing.result()
-        except AdvisorError as error:
+        if (error := renewing.exception()) is not None:
             self._alarms.append(f"no forecast at another demand: {error}")
-            return
-        if numbers == self.running_numbers():
+        elif numbers == self.running_numbers():
+            forecast, broken = renewing.result()
             self._expect(forecast)
             if broken:
-                self._answer_broken("; ".join(broken), now.at_s)
+                why = f"by the forecast at that demand: {', '.join(broken)}"
+                self._answer_broken(why, now.at_s)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""

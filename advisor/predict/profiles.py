@@ -140,8 +140,7 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
     latencies: dict[float, list[float]] = {}
-    timed = [point for point in points if point.latency_p99_ms is not None]
-    for point in [point for point in timed if BACKLOG not in point.flags] or timed:
+    for point in [point for point in points if BACKLOG not in point.flags] or points:
         if point.latency_p99_ms is not None:
             latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
     if not (offered or latencies):
@@ -435,21 +434,20 @@ def with_demand(profile: Profile, rate: float) -> Profile:
     if profile.serving is None or profile.serving.offered_rate is None:
         return profile
     could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
-    rates, idle_w = np.minimum(could, rate), profile.active_idle_power_w
+    rates = np.minimum(could, rate)
     part = rates / profile.values["rate"]
-    idle_w = profile.idle_power_w if math.isnan(idle_w) else idle_w
+    idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
     values = {
         name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
         for name, column in profile.values.items()
         if name != "sm_clock_mhz"
     }
-    most_w = profile.power_limit_w or math.inf
-    power_w = np.minimum(idle_w + (profile.values["power_w"] - idle_w) * part, most_w)
-    more = rate > (1 + profile.serving.tolerance) * profile.serving.offered_rate
-    tails_ms = () if more else profile.serving.latency_p99_ms
-    serving = replace(profile.serving, offered_rate=rate, latency_p99_ms=tails_ms)
-    values = {**profile.values, **values, "rate": rates, "power_w": power_w}
-    return replace(profile, values=values, serving=serving)
+    power_w = idle_w + (profile.values["power_w"] - idle_w) * part
+    values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
+    serving = replace(profile.serving, offered_rate=rate)
+    if rate > (1 + serving.tolerance) * profile.serving.offered_rate:
+        serving = replace(serving, latency_p99_ms=())
+    return replace(profile, values={**profile.values, **values}, serving=serving)
 
 
 def _per_active_percent(profile: Profile) -> float:

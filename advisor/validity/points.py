@@ -238,16 +238,14 @@ _LARGEST_TAIL = 1.5
 
 def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     """Whether a queue was emptied: more SMs neither make requests nor answer any of them later."""
-    if is_catching_up(point.rate, point.offered_rate, point.window_s):
-        return True
     tails_ms = [
         (abs(other.share_percent - WHOLE / 2), other.latency_p99_ms)
         for other in sweep
         if other.share_percent < WHOLE and other.latency_p99_ms and DOUBTFUL.isdisjoint(other.flags)
     ]
-    if point.share_percent < WHOLE or point.latency_p99_ms is None or not tails_ms:
-        return False
-    return point.latency_p99_ms > _LARGEST_TAIL * min(tails_ms)[1]
+    most_ms = _LARGEST_TAIL * min(tails_ms)[1] if tails_ms else math.inf
+    is_late = point.share_percent == WHOLE and (point.latency_p99_ms or 0.0) > most_ms
+    return is_late or is_catching_up(point.rate, point.offered_rate, point.window_s)
 
 
 NO_PROFILE = WRONG | {RESULTS_ONLY}

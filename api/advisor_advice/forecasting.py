@@ -21,6 +21,7 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.launch.account import Trial
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, with_demand
@@ -255,18 +256,10 @@ def renewed(
     )
     found = replace(found, profiles=profiles)
     expected, manifest, _ = _predicted(pair, found, gpu, settings)
-    broken = list[str]()
-    for part, seen in zip(pair.parts, expected.parts, strict=True):
-        tail, name = seen.latency_p99_ms, part.job.name
-        if tail and tail.value > (part.promised_p99_ms or math.inf):
-            broken.append(
-                f"the p99 of {name} is expected at {tail.value:.3g} ms now, above the "
-                f"{part.promised_p99_ms:g} ms that are promised"
-            )
-        if seen.speed.value < (part.min_speed or 0.0):
-            speed = f"{seen.speed.value:.0%}, below {part.min_speed:.0%}"
-            broken.append(f"{name} is expected at a speed of {speed}, now")
-    return _forecast(expected, manifest, found), tuple(broken)
+    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
+    speeds = [part.speed.value for part in expected.parts]
+    seen = Trial(pair, speeds, tails_ms, expected.power_w.value)
+    return _forecast(expected, manifest, found), seen.broken
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import advisor
 from advisor.core.gpu import Gpu, Share
@@ -508,10 +508,6 @@ class _Steps:
             self.seen = total
 
 
-_Answers: TypeAlias = Sequence[tuple[float, tuple[int, ...]]]
-"""Times, s, and a job's histogram of latencies by then."""
-
-
 @dataclass(slots=True)
 class _Log:
     """Readings since the log was begun."""
@@ -611,10 +607,10 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
         _look(log, watch, rules)
         if age_s < next_s:
             continue
-        next_s, end_s = age_s + view_s / 4, watch.clock.now_s()
+        begins, end_s = age_s < rules.settle_least_s, watch.clock.now_s()
+        next_s = min(age_s + view_s / 4, rules.settle_least_s if begins else math.inf)
         answers.append((end_s, [read() for read in watch.latencies]))
-        if age_s < rules.settle_least_s:
-            next_s = min(next_s, rules.settle_least_s)
+        if begins:
             continue
         events = [steps.events for steps in log.steps]
         settled = is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
@@ -636,7 +632,11 @@ falls by 0.2 s a second is no shorter after a second. It is emptied where the me
 half is below so much of that of the older one, two steps of the histogram."""
 
 
-def _patience_s(answers: _Answers, offered_rate: float | None, rules: WindowRules) -> float:
+def _patience_s(
+    answers: Sequence[tuple[float, tuple[int, ...]]],
+    offered_rate: float | None,
+    rules: WindowRules,
+) -> float:
     """How long after the gates opened a window waits at most for a server; 0: it may begin.
 
     For its queue, above all: it answers more than arrives, or ever earlier, or has just begun. One
@@ -667,8 +667,8 @@ def _patience_s(answers: _Answers, offered_rate: float | None, rules: WindowRule
         return rules.drain_most_s
     if is_catching_up(rate, offered_rate, seen_s):
         return rules.settle_most_s
-    is_seen = newer_ms > older_ms / _FALLS or seen_s >= 0.9 * span_s
-    return 0.0 if is_seen and newer_ms >= _FALLS * older_ms else rules.drain_most_s
+    least_ms = _FALLS * older_ms if seen_s >= 0.9 * span_s else older_ms / _FALLS
+    return 0.0 if newer_ms >= least_ms else rules.drain_most_s
 
 
 def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:

@@ -709,7 +709,12 @@ LESS = Forecast(
 
 @pytest.mark.parametrize(
     ("choice", "broken", "outcome"),
-    [("tell", "b", "running"), ("end-newest", "b", "stopped"), ("end-newest", "", "running")],
+    [
+        ("tell", "b", "running"),
+        ("end-newest", "b", "stopped"),
+        ("end-newest", "", "running"),
+        ("end-newest", "fails", "running"),
+    ],
 )
 def test_another_demand_renews_once_what_is_expected(
     monkeypatch: pytest.MonkeyPatch, choice: str, broken: str, outcome: str
@@ -718,6 +723,8 @@ def test_another_demand_renews_once_what_is_expected(
 
     def renew(pair: LaunchSet, demands: Sequence[float | None]) -> tuple[Forecast, tuple[str, ...]]:
         asked.append((len(pair.parts), list(demands)))
+        if broken == "fails":
+            raise RuntimeError("no model")
         return LESS, ("serve breaks its promise",) if broken else ()
 
     script = replace(FAST, rate=60.0, steps=falls)
@@ -729,6 +736,9 @@ def test_another_demand_renews_once_what_is_expected(
     assert (asked, watch.monitor.jobs[0].status().demand) == ([], None)
     watch.go_on(300)
     assert asked == [(2, [pytest.approx(20), None])]
+    if broken == "fails":
+        assert watch.monitor.alarms()[-1] == "no forecast at another demand: no model"
+        return
     server = watch.monitor.jobs[0].status()
     assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
     assert server.predicted_rate == LESS.jobs[0].rate

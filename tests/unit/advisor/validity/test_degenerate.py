@@ -247,7 +247,8 @@ def backlogs(*points: SoloPoint) -> list[float]:
 
 def server(share: float, rate: float, p50_ms: float, p99_ms: float, /, **fields: Any) -> SoloPoint:
     latencies = {"latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms}
-    return solo(share_percent=share, rate=rate, **{"offered_rate": 60.0, **latencies, **fields})
+    values: dict[str, Any] = {"offered_rate": 60.0, **latencies, **fields}
+    return solo(share_percent=share, rate=rate, **values)
 
 
 def test_more_answers_than_arrive_have_waited_in_a_queue() -> None:

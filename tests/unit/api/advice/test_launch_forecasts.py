@@ -67,7 +67,7 @@ def test_another_demand_has_another_forecast_and_may_break_a_promise(settings: S
     gpu = Gpu(uuid="GPU-9", model="NVIDIA H200", units_total=132)
     forecast, broken = renewed(LaunchSet(split=EQUAL, parts=parts), (800.0, None), gpu, settings)
     assert [round(job.solo_rate) for job in forecast.jobs] == [800, 4021]
-    assert broken == ("bert-serve-30 is expected at a speed of 50%, below 60%, now",)
+    assert broken == ("bert-serve-30 at 0.50 of its speed, below 0.60",)
 
 
 def test_limits_of_those_that_run_are_those_of_a_join() -> None:
