@@ -180,17 +180,16 @@ def _served(decision: Decision) -> Iterator[str]:
         yield f"this takes {more} more energy than the same work with a GPU for each job"
 
 
-_CLOSED_GAIN, _CLOSED_LATER = 1.1, 1.5
-"""A server whose clients wait for its answers makes so much more of them on the whole GPU than on
-half; by Little's law they are as many: its latency falls as its rate rises, within this factor."""
-
-
 def _undeclared(profile: Profile, serving: Serving) -> str:
-    """What is known of the demand of a server that declares none."""
+    """What is known of the demand of a server that declares none.
+
+    Clients that wait for answers are as many at half of the GPU, so by Little's law it answers less
+    there as it answers later; one that falls behind what arrives answers far later than that.
+    """
     whole, share = profile.whole_gpu_rate, max(WHOLE / 2, float(profile.shares[0]))
     gain = whole / float(profile.at([share], "rate")["rate"][0])
     later = (serving.p99_alone_ms(share) or 0.0) / (serving.p99_alone_ms(WHOLE) or math.inf)
-    if gain > _CLOSED_GAIN and later < _CLOSED_LATER * gain:
+    if gain > 1.1 and later < 1.5 * gain:
         return f"{profile.job} answers as fast as it can: {whole:.3g} {profile.rate_unit}/s alone"
     return (
         f"{whole:.3g} {profile.rate_unit}/s arrived at {profile.job} while it ran alone: not "

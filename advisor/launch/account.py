@@ -304,7 +304,7 @@ def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
-CATCH_UP_S = 120.0
+_CATCH_UP_S = 120.0
 """So long no mean begins while a server still starts or empties a queue, s; then it is flagged."""
 
 
@@ -357,7 +357,7 @@ class Stretch:
         behind = tuple(
             n for n, pace in self._paces.items() if pace.catches_up(again=n in self.catching_up)
         )
-        self.catching_up = behind if now.at_s - self._begun_s < CATCH_UP_S else ()
+        self.catching_up = behind if now.at_s - self._begun_s < _CATCH_UP_S else ()
         if self.catching_up:
             self._settles_s, self._joules = now.at_s, RateMeter()
             for pace in self._paces.values():

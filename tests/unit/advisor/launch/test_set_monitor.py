@@ -750,22 +750,20 @@ def test_another_demand_renews_once_what_is_expected(
     assert "other-demand" in seen.flags
 
 
-def test_a_server_that_is_starved_has_no_other_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_server_that_is_starved_has_no_other_demand(
+    monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
     """It answers a third, each one later; or tells no latencies, so that nobody knows."""
-    for late_ms in ((20.0,), ()):
-        watch = watched(monkeypatch, Script(rate=60.0, steps=falls, late_ms=late_ms), ASKED, TRAIN)
-        counts = [0] * LATENCY_BUCKETS
-        watch.go_on(190)
+    watch = watched(monkeypatch, Script(rate=60.0, steps=falls), ASKED, TRAIN)
 
-        def later(counts: list[int] = counts, watch: Watch = watch) -> tuple[int, ...]:
-            waited_s = watch.clock.now_s - 1190
-            counts[latency_bucket(0.02 + waited_s * 0.7)] += 1000
-            return tuple(counts)
+    def latencies() -> tuple[int, ...]:
+        newest = latency_bucket(0.02 + 0.7 * max(0.0, watch.clock.now_s - 1000))
+        return tuple(1000 * (bucket <= newest) for bucket in range(LATENCY_BUCKETS * tells))
 
-        if late_ms:
-            monkeypatch.setattr(watch.jobs[0], "latencies", later)
-        watch.go_on(600)
-        assert watch.monitor.jobs[0].demand is None
+    monkeypatch.setattr(watch.jobs[0], "latencies", latencies)
+    watch.go_on(600)
+    assert watch.monitor.jobs[0].demand is None
 
 
 @given(
