@@ -758,7 +758,7 @@ def test_a_server_that_is_starved_has_no_other_demand(
     watch = watched(monkeypatch, Script(rate=60.0, steps=falls), ASKED, TRAIN)
 
     def latencies() -> tuple[int, ...]:
-        newest = latency_bucket(0.02 + 0.7 * max(0.0, watch.clock.now_s - 1000))
+        newest = latency_bucket(0.02 + 0.05 * max(0.0, watch.clock.now_s - 1000))
         return tuple(1000 * (bucket <= newest) for bucket in range(LATENCY_BUCKETS * tells))
 
     monkeypatch.setattr(watch.jobs[0], "latencies", latencies)
