@@ -643,8 +643,6 @@ def _patience_s(
     whose answers get later empties none, however long it is waited for. What arrives beyond the
     demand without a queue may be a burst.
     """
-    while len(answers) > 1 and answers[1][1] == answers[0][1]:
-        answers = answers[1:]
     times_s = [at_s for at_s, _ in answers]
 
     def since(span_s: float) -> int:
