@@ -3,6 +3,7 @@
 import math
 import string
 from dataclasses import dataclass, replace
+from typing import Any
 
 from advisor.core.gpu import MemoryFit, Share
 from advisor.core.interval import Interval
@@ -55,7 +56,11 @@ class LaunchPart:
         solo_rate: Rate alone on the whole GPU; None without a profile.
         share_rate: Rate alone at its share.
         solo_power_w: Power of the GPU while it runs alone on all of it.
+        share_power_w: The same at its share.
         idle_power_w: Power of the GPU before it started.
+        host_spread: Standard deviation of the log of its rate alone here over `solo_rate`, which is
+            of another host; 0: it was measured on this one, or serves a demand.
+        window_spread: The same between two windows of some seconds on one host.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
         min_speed: Relative speed that was asked for; who joins later leaves it so much.
@@ -70,7 +75,10 @@ class LaunchPart:
     solo_rate: float | None = None
     share_rate: float | None = None
     solo_power_w: float | None = None
+    share_power_w: float | None = None
     idle_power_w: float | None = None
+    host_spread: float = 0.0
+    window_spread: float = 0.0
     reported: str | None = None
     min_speed: float | None = None
     max_p99_ms: float | None = None
@@ -127,6 +135,36 @@ class LaunchSet:
     def cap_percent(self) -> int:
         """The largest share, as a whole number: what the control program of MPS is given."""
         return math.ceil(max(*self.split.shares, self.open_percent))
+
+
+def with_part(pair: LaunchSet, number: int, **changes: Any) -> LaunchSet:
+    """The set with one of its jobs changed."""
+    parts = [*pair.parts]
+    parts[number] = replace(parts[number], **changes)
+    return replace(pair, parts=tuple(parts))
+
+
+def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> LaunchSet:
+    """The set where one of its jobs runs so many times as fast on this host as was known of it.
+
+    Args:
+        pair: Of which rates and the forecast are scaled.
+        number: Of the job, from 0.
+        factor: Above 0.
+        spread: Standard deviation of its logarithm, in the place of what was known of that.
+    """
+    part = pair.parts[number]
+    if (forecast := pair.forecast) is not None:
+        jobs, more = [*forecast.jobs], spread**2 - part.host_spread**2
+        rate = jobs[number].rate.times(factor).spread_by(more)
+        solo_rate = factor * jobs[number].solo_rate
+        jobs[number] = replace(jobs[number], rate=rate, solo_rate=solo_rate)
+        pair = replace(pair, forecast=replace(forecast, jobs=tuple(jobs)))
+    rates = {
+        name: None if rate is None else factor * rate
+        for name, rate in (("solo_rate", part.solo_rate), ("share_rate", part.share_rate))
+    }
+    return with_part(pair, number, **rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,15 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, at_rate, with_part
+from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, kind_of
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
-from advisor_advice.conditions import read_conditions, read_known
+from advisor_advice.conditions import read_conditions, read_known, stored_rate_logs
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
 from advisor_models.manifest import Manifest
@@ -55,7 +56,8 @@ def recommended(
     ways = ways_to_try(given.decision, launch.request.tries)
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
-    return [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+    made = [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+    return [(on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
 def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
@@ -92,7 +94,8 @@ def joining(
     given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
-    return _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
+    pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
+    return on_host(pair, profile_set, launch, settings), notes
 
 
 def with_kept(
@@ -191,7 +194,7 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
-    return known, (*said, *notes)
+    return on_host(known, profile_set, launch, settings), (*said, *notes)
 
 
 def _expected(
@@ -287,6 +290,33 @@ def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
 
+def on_host(
+    pair: LaunchSet, found: ProfileSet, launch: ResolvedLaunch, settings: Settings
+) -> LaunchSet:
+    """The set at the rates of this host, where profiles of its jobs were measured on others.
+
+    Ranges of rates then hold what hosts differ by; relative speeds stay as they are, and what
+    serves a demand serves the same anywhere.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if launch.card is None:
+        return pair
+    cards, logs = {launch.card.uuid, *launch.card.beside}, None
+    for n, profile in enumerate(found.profiles):
+        kind = kind_of(profile)
+        if kind not in RATE_SPREADS or pair.parts[n].solo_rate is None:
+            continue
+        pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][2])
+        if profile.gpu_uuids.isdisjoint(cards):
+            if logs is None:
+                logs = stored_rate_logs(cards, profile.gpu_model, settings)
+            log_factor, spread = host_factor(profile.job, kind, logs[kind])
+            pair = with_part(at_rate(pair, n, math.exp(log_factor), spread), n, host_spread=spread)
+    return pair
+
+
 def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
     """The jobs with what they must keep: who joins them later is held to it."""
     parts = (
@@ -305,15 +335,15 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
     job, (job_hash, values) = part.job, profile.reported or (None, None)
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
+    # Below the smallest measured share a profile says nothing.
+    at = profile.at([share_percent]) if share_percent >= profile.shares[0] else None
     return replace(
         part,
         job=job,
         solo_rate=profile.whole_gpu_rate,
-        # Below the smallest measured share a profile says nothing.
-        share_rate=float(profile.at([share_percent])["rate"][0])
-        if share_percent >= profile.shares[0]
-        else None,
+        share_rate=None if at is None else float(at["rate"][0]),
         solo_power_w=profile.whole_gpu_power_w,
+        share_power_w=None if at is None else float(at["power_w"][0]),
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
         reported=values if job_hash == part.job.job_hash else None,
     )
