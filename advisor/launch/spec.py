@@ -5,8 +5,8 @@ import string
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.core.gpu import MemoryFit, Share
-from advisor.core.interval import Interval
+from advisor.core.gpu import WHOLE, MemoryFit, Share
+from advisor.core.interval import Interval, shrunk
 from advisor.core.job import Job, WhenOneEnds, WhenP99Breaks
 from advisor.core.split import Split, split_shares
 
@@ -101,12 +101,15 @@ class LaunchSet:
         parts: One for each share of the split.
         forecast: None where no profile or no model was at hand.
         open_percent: Who joins may get so much, though nobody who begins has as much.
+        alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
+            none does, or all have.
     """
 
     split: Split
     parts: tuple[LaunchPart, ...]
     forecast: Forecast | None = None
     open_percent: float = 0.0
+    alone_s: float | None = None
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -165,6 +168,33 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
         for name, rate in (("solo_rate", part.solo_rate), ("share_rate", part.share_rate))
     }
     return with_part(pair, number, **rates)
+
+
+def as_alone(
+    pair: LaunchSet, number: int, rate: float | None, power_w: float | None
+) -> tuple[LaunchSet, float | None]:
+    """The set by what one of its jobs did alone under its share, and how much faster it counts as.
+
+    One window of some seconds is shrunk towards what was known, by how much windows differ. None:
+    nothing was measured, or it has no profile to be faster than.
+    """
+    part, is_whole = pair.parts[number], pair.split.shares[number] == WHOLE
+    if not rate:
+        return pair, None
+    if not (part.share_rate and part.window_spread):
+        if part.solo_rate is None and is_whole:
+            pair = with_part(pair, number, solo_rate=rate, solo_power_w=power_w)
+        return pair, None
+    own = math.log(rate / part.share_rate)
+    noise = part.window_spread
+    log, stderr = shrunk([(own, noise**2)], part.host_spread or noise)
+    known = part.host_spread and math.hypot(stderr, noise)
+    alone_w, idle_w, before_w = part.solo_power_w, part.idle_power_w or 0.0, part.share_power_w
+    if alone_w and power_w and before_w and min(power_w, before_w) > idle_w:
+        above = ((power_w - idle_w) / (before_w - idle_w)) ** (log / own if own else 1.0)
+        alone_w = idle_w + above * (alone_w - idle_w)
+    found = at_rate(pair, number, math.exp(log), known)
+    return with_part(found, number, host_spread=0.0, solo_power_w=alone_w), math.exp(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

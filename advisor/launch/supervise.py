@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Observation
+from advisor.core.records import SETTLE_S, Observation
 from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
@@ -18,20 +18,23 @@ from advisor.formats.moments import now, to_exact_text
 from advisor.launch.account import Trial
 from advisor.launch.folder import LaunchFolder, StatusWriter
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
-from advisor.launch.meter import LaunchMeter
+from advisor.launch.meter import CardMeter, LaunchMeter, RateMeter, timed
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSpec
+from advisor.launch.spec import LaunchSpec, as_alone
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
-from advisor.launch.status import SILENT_S, LaunchStatus, State
+from advisor.launch.status import SILENT_S, JobStatus, LaunchStatus, State
 from advisor.runtime.backend import Backend
 from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
+
+HOLD_S = 10.0
+"""A job that does not look at its gate for so long tells no rate in some seconds either, s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,73 @@ class _SetRun:
                 for job, one in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )
-        return start_set(proven, self._stop_asked)
+        gates = [job.progress.gate for job in self._pair.jobs]
+        first = [n for n, gate in enumerate(gates) if gate] if self._pair.alone_s else []
+        return start_set(proven, self._stop_asked, first, self._run_alone)
+
+    def _run_alone(self, jobs: Mapping[int, RunningJob]) -> None:
+        """Measure each alone, one after the other; the set and what is expected go by that.
+
+        Raises:
+            StopAskedError: somebody wants the launch stopped.
+        """
+        seconds, told = self._pair.alone_s or 0.0, list[str]()
+        for n, job in jobs.items():
+            if job.exit_code is not None or job.job.offered_rate is not None:
+                continue
+            self._writer.enter("starting", jobs=_with_outcome(self._writer.status.jobs, n))
+            try:
+                found = self._measured(job, seconds)
+            except JobError as error:
+                if job.exit_code is None:
+                    self._writer.warn(f"nobody else ran alone: {error}")
+                    break
+                continue
+            self._pair, factor = as_alone(self._pair, n, *found)
+            if factor is not None:
+                told.append(f"{job.job.name} at {factor:.2f} times the rate of its profile")
+        others = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
+        self._pair = replace(self._pair, alone_s=None)
+        self._writer.warn(
+            *([f"alone here for {seconds:g} s each: {', '.join(told)}"] if told else ()),
+            *(f"{name} has no gate that holds it: it was not measured alone" for name in others),
+        )
+        self._writer.enter(
+            "starting",
+            forecast=self._pair.forecast,
+            jobs=_with_outcome(self._writer.status.jobs, None),
+        )
+        pairs = [*self._spec.pairs]
+        pairs[self._number] = self._pair
+        # Who joins, and the queue, read it there; on a full disk nothing ends for that.
+        with suppress(OSError):
+            self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
+
+    def _measured(self, job: RunningJob, seconds: float) -> tuple[float | None, float | None]:
+        """Open a gate for so long; progress per second and power without the first seconds.
+
+        Raises:
+            JobError: it ended, or does not stop at its gate.
+            StopAskedError: somebody wants the launch stopped.
+        """
+        steps, joules = RateMeter(), RateMeter()
+        meter, begun_s = CardMeter(self._context.source), time.monotonic()
+        job.go()
+        while (passed_s := time.monotonic() - begun_s) < seconds and job.exit_code is None:
+            if self._stop_asked():
+                raise StopAskedError
+            beat()
+            time.sleep(LOOK_S)
+            # What cannot be counted now may be at the next look.
+            with suppress(JobError):
+                (count, drawn), now = timed(lambda: (job.count(), meter.read()), time.monotonic)
+                metered = meter.add(drawn, now)
+                if passed_s >= SETTLE_S:
+                    steps.add(now, count)
+                    if metered is not None:
+                        joules.add(*metered.of_rate)
+        job.hold(HOLD_S)
+        return steps.rate(), joules.rate()
 
     def _base(self) -> dict[str, str]:
         return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
@@ -242,6 +311,13 @@ class _SetRun:
         passed_s = time.monotonic() - monitor.begun_s
         if self._history and self._history.add(passed_s, self._writer.status):
             write_history(self._folder, self._history.history)
+
+
+def _with_outcome(jobs: Sequence[JobStatus], running: int | None) -> tuple[JobStatus, ...]:
+    return tuple(
+        replace(job, outcome="running" if n == running else "starting")
+        for n, job in enumerate(jobs)
+    )
 
 
 def _state(ending: _Ending, monitor: SetMonitor) -> State:

@@ -57,10 +57,9 @@ RATE_SPREADS: Mapping[JobKind, tuple[float, float, float]] = {
 }
 """Standard deviations of the log rate of one job alone on the whole GPU, over that of its profile:
 between hosts, between jobs of one host, and between windows of a job on one. Of 226 rates on other
-cards of H200, which come with advisor. Of 70 on H100, 0.42 to 1.49 times those of the profiles, 98 %
-are in ranges for 90 %; where the job had one window there before, 10 of 11, at a third of the width
-and an error of 0.15 for 0.35. Other jobs of the host told nothing on H100 (0.36), so they count
-little."""
+cards of H200 that come with advisor. Of 70 on H100, 0.42 to 1.49 times those of the profiles, 98 %
+are in ranges for 90 %; where a job had one window there before, 10 of 11 in ranges half as wide, at
+an error of 0.15 for 0.35. Other jobs of the host told nothing on H100 (0.36), and count little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -495,7 +495,7 @@ def _each(job: _Job) -> str:
     did: list[str] = []
     if speed is not None:
         beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
-        did.append(f"{_of_alone(speed, ' of its speed')}{beside}")
+        did.append(_of_alone(speed, f" of its speed{beside}"))
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
@@ -568,4 +568,5 @@ def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str
         began = [job for job in status.jobs if job.joined_at is None]
         split = split_of(began, status.sharing)
         names = as_asked(job.job for job in began)
-        yield "Again", f"advisor launch {names} --split {split}"
+        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        yield "Again", f"advisor launch {names} --split {split}{alone}"

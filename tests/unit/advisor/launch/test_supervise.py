@@ -15,7 +15,8 @@ from joining import to_join
 from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
 
 from advisor.core.gpu import Gpu, MemoryFit
-from advisor.core.job import Job
+from advisor.core.interval import Interval
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Observation
 from advisor.core.split import EQUAL, Split, without_limits
 from advisor.core.telemetry import TelemetrySource
@@ -25,7 +26,14 @@ from advisor.launch import newcomers, observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    as_alone,
+)
 from advisor.launch.status import LaunchStatus
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime import beats, processes, running_job
@@ -333,6 +341,139 @@ def test_who_is_coming_is_waited_for_where_the_others_end_well(
     assert (said.outcome, said.join_id) == (outcome, "j")
     assert ("have ended" in (said.error or "")) == (outcome == "refused")
     assert [job.output.parent.name for job in launch.jobs if job.stops][2:] == ["0-joined-0"]
+
+
+GATED = ProgressSettings(gate=True)
+FAR = {"share_rate": 100.0, "idle_power_w": 100.0, "share_power_w": 300.0, "host_spread": 0.5,
+       "window_spread": 0.17}  # fmt: skip
+EXPECTED = Forecast(
+    model_version="m", jobs=(JobForecast(rate=Interval(80.0, 60.0, 100.0), solo_rate=100.0),) * 2,
+    power_w=Interval(400, 390, 410), work_per_joule=Interval(0.004, 0.003, 0.005), coverage=0.9,
+)  # fmt: skip
+
+
+def alone_first(*gates: bool, **part: Any) -> LaunchSet:
+    """Jobs `a`, `b` and so on with profiles of another host, with and without a gate."""
+    jobs = [
+        Job(name=name, command=("true",), progress=GATED if gate else ProgressSettings())
+        for name, gate in zip("abc", gates, strict=False)
+    ]
+    known = {"solo_rate": 100.0, "solo_power_w": 300.0, **FAR, **part}
+    parts = tuple(LaunchPart(job=job, **known) for job in jobs)
+    split = EQUAL if len(jobs) == 2 else without_limits("uncapped", len(jobs))
+    forecast = EXPECTED if len(jobs) == 2 else None
+    return LaunchSet(split=split, parts=parts, forecast=forecast, alone_s=6.0)
+
+
+def test_jobs_begin_alone_and_are_held_against_that(launch: Launch) -> None:
+    """One gate is open at a time; a window of one host counts less the more windows differ."""
+    launch.scripts |= {"a": Script(rate=143.0), "b": Script(rate=50.0)}
+    last = launch.run(alone_first(True, True), duration_s=30.0)
+    a, b = (job.moves for job in launch.jobs)
+    assert [a[0], a[1], b[0], b[1]] == sorted([*a[:2], *b[:2]])
+    assert [a[1] - a[0], b[1] - b[0], a[2] - b[1]] == [6.0, 6.0, b[2] - b[1]]
+    while_alone = (
+        " ".join(job.outcome for job in one.jobs)
+        for one in launch.written
+        if one.state == "starting"
+    )
+    assert [text for text in dict.fromkeys(while_alone) if "running" in text] == [
+        "running starting", "starting running"
+    ]  # fmt: skip
+    counts = 0.5**2 / (0.5**2 + 0.17**2)
+    faster, slower = 1.43**counts, 0.5**counts
+    assert 1 < faster < 1.43
+    kept = launch.folder.read_spec().pairs[0]
+    assert [part.solo_rate for part in kept.parts] == [
+        pytest.approx(100 * faster), pytest.approx(100 * slower)
+    ]  # fmt: skip
+    # It drew 400 W alone, 300 above idle, where the profile has 200 of them.
+    above_w = [200 * 1.5**counts] * 2
+    assert [part.solo_power_w for part in kept.parts] == pytest.approx(
+        [100 + watts for watts in above_w]
+    )
+    assert last.forecast == kept.forecast
+    assert last.forecast
+    assert [job.rate.value for job in last.forecast.jobs] == [
+        pytest.approx(80 * faster), pytest.approx(80 * slower)
+    ]  # fmt: skip
+    assert [job.mean_speed for job in last.jobs] == [
+        pytest.approx(1.43 / faster), pytest.approx(0.5 / slower)
+    ]  # fmt: skip
+    assert last.warnings[0] == (
+        f"alone here for 6 s each: a at {faster:.2f} times the rate of its profile, "
+        f"b at {slower:.2f} times the rate of its profile"
+    )
+    # What they did alone is no work that was shared.
+    assert last.ledger is not None
+    assert (last.ledger.held_s, last.ledger.starts_s) == (pytest.approx(30, abs=0.5), 12.0)
+
+
+def test_a_job_without_a_gate_starts_when_the_others_have_been_alone(launch: Launch) -> None:
+    launch.scripts |= {name: Script() for name in "abc"}
+    last = launch.run(alone_first(True, False, True), duration_s=20.0)
+    moves = {job.job.name: job.moves for job in launch.jobs}
+    assert moves["b"] == [12.0]
+    assert (moves["a"][1], moves["c"][1]) == (6.0, 12.0)
+    assert [job.job for job in last.jobs] == ["a", "b", "c"]
+    assert last.warnings[1] == "b has no gate that holds it: it was not measured alone"
+    assert [part.host_spread for part in launch.folder.read_spec().pairs[0].parts] == [0, 0.5, 0]
+
+
+@pytest.mark.parametrize("stop_s", [4.0, 9.0])
+def test_a_stop_while_a_job_is_alone_leaves_nothing_running(launch: Launch, stop_s: float) -> None:
+    launch.scripts |= {"a": Script(), "b": Script()}
+    launch.stop_s = stop_s
+    last = launch.run(alone_first(True, True))
+    assert (last.state, last.code, launch.remembered) == ("stopped", None, [])
+    assert launch.clock.now_s - 1000 == pytest.approx(stop_s, abs=0.5)
+    assert [job.stops for job in launch.jobs] == [1, 1]
+    assert [job.outcome for job in last.jobs] == ["stopped", "stopped"]
+    assert launch.guard.close.called
+
+
+@pytest.mark.parametrize(("a", "left"), [(ends(4), 50.0), (Script(holds=False), 100.0)])
+def test_one_that_ends_or_cannot_be_held_keeps_nobody_from_running(
+    launch: Launch, a: Script, left: float
+) -> None:
+    """Beside one that runs on nobody is alone."""
+    launch.scripts |= {"a": a, "b": Script(rate=50.0)}
+    last = launch.run(alone_first(True, True, host_spread=9.0), duration_s=30.0)
+    assert [job.outcome for job in last.jobs] == [
+        "finished" if left == 50 else "stopped",
+        "stopped",
+    ]
+    parts = launch.folder.read_spec().pairs[0].parts
+    assert [part.solo_rate for part in parts] == [100.0, pytest.approx(left, rel=0.01)]
+    assert any("nobody else ran alone" in text for text in last.warnings) == (left == 100)
+
+
+@pytest.mark.parametrize(
+    ("part", "rate", "solo", "spread"),
+    [
+        # What was measured on this host already is as sure as the new window is.
+        ({"host_spread": 0.0}, 121.0, 110.0, 1.0),
+        ({"window_spread": 0.0}, 121.0, 100.0, 1.0),
+        ({"solo_rate": None, "share_rate": None}, 121.0, None, 1.0),
+        ({}, None, 100.0, 1.0),
+    ],
+)
+def test_what_is_not_known_of_a_job_stays(
+    part: dict[str, Any], rate: float | None, solo: float | None, spread: float
+) -> None:
+    made = alone_first(True, True, **part)
+    pair, factor = as_alone(made, 0, rate, 400.0)
+    assert pair.parts[0].solo_rate == (solo and pytest.approx(solo))
+    assert (factor is not None) == (solo == 110)
+    assert pair.forecast
+    found, before = pair.forecast.jobs[0].rate, EXPECTED.jobs[0].rate
+    assert found.high / found.value == pytest.approx(spread * before.high / before.value)
+
+
+def test_a_job_without_a_profile_has_what_it_did_alone_on_the_whole_gpu() -> None:
+    made = alone_first(True, True, True, solo_rate=None, share_rate=None, solo_power_w=None)
+    pair, factor = as_alone(made, 1, 121.0, 400.0)
+    assert (factor, pair.parts[1].solo_rate, pair.parts[1].solo_power_w) == (None, 121.0, 400.0)
 
 
 WAYS = tuple(together("a", "b", split=split) for split in (Split((40.0, 60.0)), EQUAL))

@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from store_points import point
 
+from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.split import EQUAL
 from advisor.predict.card_factor import (
     CARD_SPREAD,
+    RATE_SPREADS,
     CardFactor,
     CardPredictor,
     card_factor,
+    host_factor,
     observation_ratio,
+    rate_logs,
     reference_logs,
 )
 from advisor.predict.predictions import Prediction, Predictor
@@ -80,6 +84,56 @@ def test_references_that_can_be_compared() -> None:
         replace(fine, job="gemm"),
     ):
         assert reference_logs([other], profiles, known.gpu_model) == {}
+
+
+def test_a_host_counts_by_what_the_job_did_there_and_less_by_others() -> None:
+    """One window is shrunk, more of them less; nothing seen says that anything may be."""
+    nothing = host_factor("fft", "launch-bound", {})
+    low, high = (math.exp(nothing[0] + by * NORMAL_90 * nothing[1]) for by in (-1, 1))
+    assert low < 0.5 < 1.43 < high
+    log = math.log(1.43)
+    others = host_factor("fft", "launch-bound", {"sort": [log], "scan": [log]})
+    own = host_factor("fft", "launch-bound", {"fft": [log]})
+    twice = host_factor("fft", "launch-bound", {"fft": [log] * 2})
+    assert 0 == nothing[0] < others[0] < log / 2 < own[0] < twice[0] < log
+    assert nothing[1] > others[1] > own[1] > twice[1] > RATE_SPREADS["launch-bound"][2]
+    assert host_factor("fft", "filling", {})[1] < 0.1
+
+
+def test_rates_of_a_host_are_held_against_profiles_of_others() -> None:
+    """Alone on the whole GPU of one of its cards, where nothing speaks against the window."""
+    far = [
+        point(gpu_uuid="GPU-far", share_percent=share, rate=share, power_w=300.0,
+              sm_active_percent=30.0)
+        for share in (50.0, 100.0)
+    ]  # fmt: skip
+    here = replace(far[1], gpu_uuid="GPU-1", rate=143.0)
+    found = rate_logs([*far, here, here], {"GPU-1", "GPU-2"}, here.gpu_model)
+    assert found == {"launch-bound": {"gemm": [pytest.approx(math.log(1.43))] * 2}, "filling": {}}
+    for other in (
+        replace(here, gpu_uuid="GPU-3"),
+        replace(here, share_percent=90.0),
+        replace(here, flags=("cpu-steal",)),
+        replace(here, gpu_model="NVIDIA H100"),
+        replace(here, rate_unit="images"),
+        replace(here, job="sort"),
+    ):
+        logs = rate_logs([*far, other], {"GPU-1", "GPU-2"}, here.gpu_model)
+        assert logs == {"launch-bound": {}, "filling": {}}
+
+
+@given(st.floats(0.01, 1e4), st.floats(0, 1), st.floats(1, 9), st.floats(0.01, 2))
+def test_a_range_that_is_spread_can_be_taken_back(
+    value: float, low: float, high: float, spread: float
+) -> None:
+    known = Interval(value, low * value, high * value)
+    wider = known.spread_by(spread**2)
+    assert wider.low <= known.low * (1 + 1e-9)
+    assert wider.high > known.high
+    again = wider.spread_by(-(spread**2))
+    assert (again.low, again.high) == (
+        pytest.approx(known.low, abs=1e-6 * value), pytest.approx(known.high)
+    )  # fmt: skip
 
 
 def test_observations_that_can_be_compared() -> None:
