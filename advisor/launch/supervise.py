@@ -148,6 +148,7 @@ class _SetRun:
             StopAskedError: somebody wants the launch stopped.
         """
         seconds, told = self._pair.alone_s or 0.0, list[str]()
+        self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
         for n, job in jobs.items():
             if job.exit_code is not None or job.job.offered_rate is not None:
                 continue
@@ -165,7 +166,7 @@ class _SetRun:
         others = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
         self._pair = replace(self._pair, alone_s=None)
         self._writer.warn(
-            *([f"alone here for {seconds:g} s each: {', '.join(told)}"] if told else ()),
+            *([f"alone on this host: {', '.join(told)}"] if told else ()),
             *(f"{name} has no gate that holds it: it was not measured alone" for name in others),
         )
         self._writer.enter(

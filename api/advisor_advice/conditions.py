@@ -39,6 +39,7 @@ from advisor_advice.expected import (
     outdated_check,
     outdated_checks,
     profiles_of,
+    rates_as_profiled,
 )
 from advisor_advice.profiles import ProfileSet, begun_store, checked_on
 from advisor_data import Store
@@ -357,7 +358,8 @@ def measured_windows(
         known = [by_job[job] for job in observation.jobs if job in by_job]
         split = launched_split(observation) if len(known) == len(observation.jobs) else None
         if split and not is_doubtful(observation, known, checked):
-            window = replace(_window(split, observation), is_launch=True)
+            rates = rates_as_profiled(observation, known)
+            window = replace(_window(split, observation), is_launch=True, rates=rates)
             found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 

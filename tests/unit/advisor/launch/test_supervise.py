@@ -400,9 +400,10 @@ def test_jobs_begin_alone_and_are_held_against_that(launch: Launch) -> None:
     assert [job.mean_speed for job in last.jobs] == [
         pytest.approx(1.43 / faster), pytest.approx(0.5 / slower)
     ]  # fmt: skip
-    assert last.warnings[0] == (
-        f"alone here for 6 s each: a at {faster:.2f} times the rate of its profile, "
-        f"b at {slower:.2f} times the rate of its profile"
+    assert last.warnings[:2] == (
+        "jobs with a gate run alone first, for 6 s each",
+        f"alone on this host: a at {faster:.2f} times the rate of its profile, "
+        f"b at {slower:.2f} times the rate of its profile",
     )
     # What they did alone is no work that was shared.
     assert last.ledger is not None
@@ -416,7 +417,7 @@ def test_a_job_without_a_gate_starts_when_the_others_have_been_alone(launch: Lau
     assert moves["b"] == [12.0]
     assert (moves["a"][1], moves["c"][1]) == (6.0, 12.0)
     assert [job.job for job in last.jobs] == ["a", "b", "c"]
-    assert last.warnings[1] == "b has no gate that holds it: it was not measured alone"
+    assert last.warnings[2] == "b has no gate that holds it: it was not measured alone"
     assert [part.host_spread for part in launch.folder.read_spec().pairs[0].parts] == [0, 0.5, 0]
 
 
