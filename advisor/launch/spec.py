@@ -5,7 +5,7 @@ import string
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.core.gpu import WHOLE, MemoryFit, Share
+from advisor.core.gpu import MemoryFit, Share
 from advisor.core.interval import Interval, shrunk
 from advisor.core.job import Job, WhenOneEnds, WhenP99Breaks
 from advisor.core.split import Split, split_shares
@@ -142,59 +142,55 @@ class LaunchSet:
 
 def with_part(pair: LaunchSet, number: int, **changes: Any) -> LaunchSet:
     """The set with one of its jobs changed."""
-    parts = [*pair.parts]
-    parts[number] = replace(parts[number], **changes)
-    return replace(pair, parts=tuple(parts))
+    before, (part, *after) = pair.parts[:number], pair.parts[number:]
+    return replace(pair, parts=(*before, replace(part, **changes), *after))
 
 
-def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> LaunchSet:
-    """The set where one of its jobs runs so many times as fast on this host as was known of it.
+def at_rate(
+    pair: LaunchSet, number: int, factor: float, spread: float, **changes: Any
+) -> LaunchSet:
+    """The set where one of its jobs is so many times as fast on this host as was known of it.
 
     Args:
         pair: Of which rates and the forecast are scaled.
         number: Of the job, from 0.
         factor: Above 0.
         spread: Standard deviation of its logarithm, in the place of what was known of that.
+        changes: Of the job besides.
     """
     part = pair.parts[number]
     if (forecast := pair.forecast) is not None:
-        jobs, more = [*forecast.jobs], spread**2 - part.host_spread**2
-        rate = jobs[number].rate.times(factor).spread_by(more)
-        solo_rate = factor * jobs[number].solo_rate
-        jobs[number] = replace(jobs[number], rate=rate, solo_rate=solo_rate)
-        pair = replace(pair, forecast=replace(forecast, jobs=tuple(jobs)))
-    rates = {
-        name: None if rate is None else factor * rate
-        for name, rate in (("solo_rate", part.solo_rate), ("share_rate", part.share_rate))
-    }
-    return with_part(pair, number, **rates)
+        before, (job, *after) = forecast.jobs[:number], forecast.jobs[number:]
+        rate = job.rate.times(factor).spread_by(spread**2 - part.host_spread**2)
+        job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
+        pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
+    rates = {name: factor * rate for name in _RATES if (rate := getattr(part, name))}
+    return with_part(pair, number, **{"host_spread": spread, **rates, **changes})
+
+
+_RATES = ("solo_rate", "share_rate")
 
 
 def as_alone(
     pair: LaunchSet, number: int, rate: float | None, power_w: float | None
-) -> tuple[LaunchSet, float | None]:
+) -> tuple[LaunchSet, float]:
     """The set by what one of its jobs did alone under its share, and how much faster it counts as.
 
-    One window of some seconds is shrunk towards what was known, by how much windows differ. None:
-    nothing was measured, or it has no profile to be faster than.
+    One window of some seconds is shrunk towards what was known, by how much windows differ. Without
+    a profile it is as fast as it was.
     """
-    part, is_whole = pair.parts[number], pair.split.shares[number] == WHOLE
-    if not rate:
-        return pair, None
-    if not (part.share_rate and part.window_spread):
-        if part.solo_rate is None and is_whole:
-            pair = with_part(pair, number, solo_rate=rate, solo_power_w=power_w)
-        return pair, None
+    part = pair.parts[number]
+    noise, idle_w, before_w = part.window_spread, part.idle_power_w or 0.0, part.share_power_w
+    if not (rate and part.share_rate and noise):
+        return pair, 1.0
     own = math.log(rate / part.share_rate)
-    noise = part.window_spread
     log, stderr = shrunk([(own, noise**2)], part.host_spread or noise)
-    known = part.host_spread and math.hypot(stderr, noise)
-    alone_w, idle_w, before_w = part.solo_power_w, part.idle_power_w or 0.0, part.share_power_w
-    if alone_w and power_w and before_w and min(power_w, before_w) > idle_w:
+    changes = {"host_spread": 0.0}
+    if part.solo_power_w and power_w and before_w and min(power_w, before_w) > idle_w:
         above = ((power_w - idle_w) / (before_w - idle_w)) ** (log / own if own else 1.0)
-        alone_w = idle_w + above * (alone_w - idle_w)
-    found = at_rate(pair, number, math.exp(log), known)
-    return with_part(found, number, host_spread=0.0, solo_power_w=alone_w), math.exp(log)
+        changes["solo_power_w"] = idle_w + above * (part.solo_power_w - idle_w)
+    spread = part.host_spread and math.hypot(stderr, noise)
+    return at_rate(pair, number, math.exp(log), spread, **changes), math.exp(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,22 +10,23 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import SETTLE_S, Observation
+from advisor.core.records import Observation
 from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import now, to_exact_text
-from advisor.launch.account import Trial
+from advisor.launch.account import Stretch, Trial
 from advisor.launch.folder import LaunchFolder, StatusWriter
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
-from advisor.launch.meter import CardMeter, LaunchMeter, RateMeter, timed
+from advisor.launch.job_monitor import JobMonitor
+from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSpec, as_alone
+from advisor.launch.spec import LaunchPart, LaunchSpec, as_alone
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
-from advisor.launch.status import SILENT_S, JobStatus, LaunchStatus, State
+from advisor.launch.status import SILENT_S, LaunchStatus, State
 from advisor.runtime.backend import Backend
 from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans
@@ -137,8 +138,11 @@ class _SetRun:
                 for job, one in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )
-        gates = [job.progress.gate for job in self._pair.jobs]
-        first = [n for n, gate in enumerate(gates) if gate] if self._pair.alone_s else []
+        first = [
+            n
+            for n, job in enumerate(self._pair.jobs)
+            if self._pair.alone_s and job.progress.gate and job.offered_rate is None
+        ]
         return start_set(proven, self._stop_asked, first, self._run_alone)
 
     def _run_alone(self, jobs: Mapping[int, RunningJob]) -> None:
@@ -147,64 +151,58 @@ class _SetRun:
         Raises:
             StopAskedError: somebody wants the launch stopped.
         """
-        seconds, told = self._pair.alone_s or 0.0, list[str]()
+        seconds, status = self._pair.alone_s or 0.0, self._writer.status
+        self._pair = replace(self._pair, alone_s=None)
         self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
         for n, job in jobs.items():
-            if job.exit_code is not None or job.job.offered_rate is not None:
-                continue
-            self._writer.enter("starting", jobs=_with_outcome(self._writer.status.jobs, n))
+            shown = [*status.jobs]
+            shown[n] = replace(shown[n], outcome="running")
+            self._writer.enter("starting", jobs=tuple(shown))
             try:
-                found = self._measured(job, seconds)
+                found = self._measured(job, self._pair.parts[n], seconds)
             except JobError as error:
                 if job.exit_code is None:
                     self._writer.warn(f"nobody else ran alone: {error}")
                     break
                 continue
             self._pair, factor = as_alone(self._pair, n, *found)
-            if factor is not None:
-                told.append(f"{job.job.name} at {factor:.2f} times the rate of its profile")
-        others = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
-        self._pair = replace(self._pair, alone_s=None)
+            self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
+        names = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
-            *([f"alone on this host: {', '.join(told)}"] if told else ()),
-            *(f"{name} has no gate that holds it: it was not measured alone" for name in others),
+            *(f"{name} was not measured alone: no gate, or a demand" for name in names)
         )
-        self._writer.enter(
-            "starting",
-            forecast=self._pair.forecast,
-            jobs=_with_outcome(self._writer.status.jobs, None),
-        )
+        self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
         pairs[self._number] = self._pair
         # Who joins, and the queue, read it there; on a full disk nothing ends for that.
         with suppress(OSError):
             self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
 
-    def _measured(self, job: RunningJob, seconds: float) -> tuple[float | None, float | None]:
+    def _measured(
+        self, job: RunningJob, part: LaunchPart, seconds: float
+    ) -> tuple[float | None, float | None]:
         """Open a gate for so long; progress per second and power without the first seconds.
 
         Raises:
             JobError: it ended, or does not stop at its gate.
             StopAskedError: somebody wants the launch stopped.
         """
-        steps, joules = RateMeter(), RateMeter()
-        meter, begun_s = CardMeter(self._context.source), time.monotonic()
+        begun_s, meter = time.monotonic(), CardMeter(self._context.source)
+        one = JobMonitor(job, part, begun_s)
+        stretch = Stretch([one], [0], begun_s, None)
         job.go()
-        while (passed_s := time.monotonic() - begun_s) < seconds and job.exit_code is None:
+        while not one.over and time.monotonic() - begun_s < seconds:
             if self._stop_asked():
                 raise StopAskedError
             beat()
             time.sleep(LOOK_S)
-            # What cannot be counted now may be at the next look.
-            with suppress(JobError):
-                (count, drawn), now = timed(lambda: (job.count(), meter.read()), time.monotonic)
-                metered = meter.add(drawn, now)
-                if passed_s >= SETTLE_S:
-                    steps.add(now, count)
-                    if metered is not None:
-                        joules.add(*metered.of_rate)
+            (counted, drawn), now = timed(
+                lambda: (one.count(time.monotonic), meter.read()), time.monotonic
+            )
+            one.look(now, counted, None)
+            stretch.add(now, LOOK_S, meter.add(drawn, now))
         job.hold(HOLD_S)
-        return steps.rate(), joules.rate()
+        return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:
         return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}
@@ -312,13 +310,6 @@ class _SetRun:
         passed_s = time.monotonic() - monitor.begun_s
         if self._history and self._history.add(passed_s, self._writer.status):
             write_history(self._folder, self._history.history)
-
-
-def _with_outcome(jobs: Sequence[JobStatus], running: int | None) -> tuple[JobStatus, ...]:
-    return tuple(
-        replace(job, outcome="running" if n == running else "starting")
-        for n, job in enumerate(jobs)
-    )
 
 
 def _state(ending: _Ending, monitor: SetMonitor) -> State:

@@ -9,7 +9,7 @@ windows beside launches), that of the power above idle by 3.4 % (4.2 %).
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from advisor.core.records import CPU_BOUND, DOUBTFUL, WRONG, SoloPoint
 from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictions, Predictor
-from advisor.predict.profiles import Floats, JobKind, Profile, kind_of, make_profiles
+from advisor.predict.profiles import Floats, JobKind, Profile
 from advisor.wire.answers import CardPower
 
 CARD_SPREAD = 0.04
@@ -51,15 +51,15 @@ UNSTEADY = WRONG | {"noisy-rate", "noisy-power", CPU_BOUND}
 """Flags of points whose power depends on more than the card and the job."""
 
 
-RATE_SPREADS: Mapping[JobKind, tuple[float, float, float]] = {
-    "launch-bound": (0.2, 0.43, 0.17),
-    "filling": (0.01, 0.06, 0.04),
+RATE_SPREADS: Mapping[JobKind, tuple[float, float]] = {
+    "launch-bound": (0.474, 0.17),
+    "filling": (0.061, 0.04),
 }
 """Standard deviations of the log rate of one job alone on the whole GPU, over that of its profile:
-between hosts, between jobs of one host, and between windows of a job on one. Of 226 rates on other
-cards of H200 that come with advisor. Of 70 on H100, 0.42 to 1.49 times those of the profiles, 98 %
-are in ranges for 90 %; where a job had one window there before, 10 of 11 in ranges half as wide, at
-an error of 0.15 for 0.35. Other jobs of the host told nothing on H100 (0.36), and count little."""
+between hosts, and between windows on one. Of 226 rates on other cards of H200 that come with
+advisor. Of 70 on H100, 0.42 to 1.49 times those of the profiles, 98 % are in ranges for 90 %; where
+a job had one window there before, 10 of 11 in ranges half as wide, at an error of 0.15 for 0.35.
+Other jobs of the host told nothing there (0.36), so they do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,41 +176,24 @@ def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     return math.log(power_w / profile.whole_gpu_power_w)
 
 
-def host_factor(
-    job: str, kind: JobKind, logs: Mapping[str, Sequence[float]]
-) -> tuple[float, float]:
-    """Log of a job's rate on a host over that of a profile from elsewhere; standard deviation.
+def host_factor(kind: JobKind, profile: Profile, here: Iterable[SoloPoint]) -> tuple[float, float]:
+    """Log of a job's rate on a host over that of its profile from elsewhere; standard deviation.
 
     Args:
-        job: Its own windows on the host count most; others of the kind tell what the host does.
         kind: How much hosts differ for it.
-        logs: By job of that kind, of each window alone on the whole GPU of this host.
+        profile: Of another host.
+        here: Points of the job on cards of this one; windows alone on the whole GPU count.
     """
-    between_hosts, between_jobs, between_windows = RATE_SPREADS[kind]
-    others = [statistics.median(of) for name, of in logs.items() if name != job]
-    seen = [(statistics.fmean(others), between_jobs**2 / len(others))] if others else []
-    usual, spread = shrunk(seen, between_hosts)
-    own = [(log - usual, between_windows**2) for log in logs.get(job, ())]
-    found, stderr = shrunk(own, math.hypot(spread, between_jobs))
-    return usual + found, math.hypot(stderr, between_windows)
-
-
-def rate_logs(
-    points: Iterable[SoloPoint], cards: Collection[str], gpu_model: str
-) -> dict[JobKind, dict[str, list[float]]]:
-    """By kind and job, log rates alone on the whole GPU of these cards over profiles of others."""
-    known = [point for point in points if point.gpu_model == gpu_model]
-    elsewhere = make_profiles(point for point in known if point.gpu_uuid not in cards)
-    found: dict[JobKind, dict[str, list[float]]] = {kind: {} for kind in RATE_SPREADS}
-    for point in known:
-        profile = elsewhere.get((point.job, gpu_model))
-        sound = point.rate > 0 and DOUBTFUL.isdisjoint(point.flags)
-        if point.gpu_uuid not in cards or point.share_percent != WHOLE or not (profile and sound):
-            continue
-        if (kind := kind_of(profile)) in found and profile.rate_unit == point.rate_unit:
-            log = math.log(point.rate / profile.whole_gpu_rate)
-            found[kind].setdefault(point.job, []).append(log)
-    return found
+    between_hosts, between_windows = RATE_SPREADS[kind]
+    logs = [
+        math.log(point.rate / profile.whole_gpu_rate)
+        for point in here
+        if (point.share_percent, point.rate_unit) == (WHOLE, profile.rate_unit)
+        and point.rate > 0
+        and DOUBTFUL.isdisjoint(point.flags)
+    ]
+    found, stderr = shrunk([(log, between_windows**2) for log in logs], between_hosts)
+    return found, math.hypot(stderr, between_windows)
 
 
 def observation_ratio(

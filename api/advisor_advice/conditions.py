@@ -4,7 +4,7 @@ import functools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -12,16 +12,10 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE
 from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint
 from advisor.core.split import Split
-from advisor.predict.card_factor import (
-    CardFactor,
-    CardPredictor,
-    card_factor,
-    rate_logs,
-    reference_logs,
-)
+from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
-from advisor.predict.profiles import JobKind, Profile
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.validity.drift import drifts_of, find_drifts, widened
 from advisor.validity.points import undisputed
@@ -47,7 +41,6 @@ from advisor_data.bundled import (
     bundled_points_together,
     bundled_reference_points,
     bundled_set_references,
-    bundled_solo_points,
     select,
 )
 from advisor_data.known import checked_counts
@@ -251,20 +244,6 @@ def stored_factor(
         profiles = profiles_of({point.job for point in points}, store)
         references = reference_logs(points, profiles, gpu_model)
     return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
-
-
-def stored_rate_logs(
-    cards: Collection[str], gpu_model: str, settings: Settings
-) -> Mapping[JobKind, Mapping[str, Sequence[float]]]:
-    """What stored points of the cards of a host say of its rates, as `host_factor` takes it.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    with begun_store(settings) as store:
-        stored = [*_stored(gpu_model, store)] if store else []
-    here = {point.job for point in stored if point.gpu_uuid in cards}
-    return rate_logs([*stored, *(bundled_solo_points(here) if here else ())], cards, gpu_model)
 
 
 def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:

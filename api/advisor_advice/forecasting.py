@@ -28,9 +28,9 @@ from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
-from advisor_advice.conditions import read_conditions, read_known, stored_rate_logs
+from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
-from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.manifest import Manifest
 from advisor_models.registry import Registry
 
@@ -303,17 +303,15 @@ def on_host(
     """
     if launch.card is None:
         return pair
-    cards, logs = {launch.card.uuid, *launch.card.beside}, None
+    cards = {launch.card.uuid, *launch.card.beside}
     for n, profile in enumerate(found.profiles):
-        kind = kind_of(profile)
-        if kind not in RATE_SPREADS or pair.parts[n].solo_rate is None:
+        if (kind := kind_of(profile)) not in RATE_SPREADS or pair.parts[n].solo_rate is None:
             continue
-        pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][2])
+        pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][1])
         if profile.gpu_uuids.isdisjoint(cards):
-            if logs is None:
-                logs = stored_rate_logs(cards, profile.gpu_model, settings)
-            log_factor, spread = host_factor(profile.job, kind, logs[kind])
-            pair = with_part(at_rate(pair, n, math.exp(log_factor), spread), n, host_spread=spread)
+            here = [p for p in stored_points(settings, [profile.job]) if p.gpu_uuid in cards]
+            log_factor, spread = host_factor(kind, profile, here)
+            pair = at_rate(pair, n, math.exp(log_factor), spread)
     return pair
 
 

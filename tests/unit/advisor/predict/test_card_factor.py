@@ -21,7 +21,6 @@ from advisor.predict.card_factor import (
     card_factor,
     host_factor,
     observation_ratio,
-    rate_logs,
     reference_logs,
 )
 from advisor.predict.predictions import Prediction, Predictor
@@ -86,40 +85,20 @@ def test_references_that_can_be_compared() -> None:
         assert reference_logs([other], profiles, known.gpu_model) == {}
 
 
-def test_a_host_counts_by_what_the_job_did_there_and_less_by_others() -> None:
-    """One window is shrunk, more of them less; nothing seen says that anything may be."""
-    nothing = host_factor("fft", "launch-bound", {})
-    low, high = (math.exp(nothing[0] + by * NORMAL_90 * nothing[1]) for by in (-1, 1))
-    assert low < 0.5 < 1.43 < high
-    log = math.log(1.43)
-    others = host_factor("fft", "launch-bound", {"sort": [log], "scan": [log]})
-    own = host_factor("fft", "launch-bound", {"fft": [log]})
-    twice = host_factor("fft", "launch-bound", {"fft": [log] * 2})
-    assert 0 == nothing[0] < others[0] < log / 2 < own[0] < twice[0] < log
-    assert nothing[1] > others[1] > own[1] > twice[1] > RATE_SPREADS["launch-bound"][2]
-    assert host_factor("fft", "filling", {})[1] < 0.1
-
-
-def test_rates_of_a_host_are_held_against_profiles_of_others() -> None:
-    """Alone on the whole GPU of one of its cards, where nothing speaks against the window."""
-    far = [
-        point(gpu_uuid="GPU-far", share_percent=share, rate=share, power_w=300.0,
-              sm_active_percent=30.0)
-        for share in (50.0, 100.0)
-    ]  # fmt: skip
-    here = replace(far[1], gpu_uuid="GPU-1", rate=143.0)
-    found = rate_logs([*far, here, here], {"GPU-1", "GPU-2"}, here.gpu_model)
-    assert found == {"launch-bound": {"gemm": [pytest.approx(math.log(1.43))] * 2}, "filling": {}}
-    for other in (
-        replace(here, gpu_uuid="GPU-3"),
-        replace(here, share_percent=90.0),
-        replace(here, flags=("cpu-steal",)),
-        replace(here, gpu_model="NVIDIA H100"),
+def test_a_host_counts_by_windows_of_the_job_there() -> None:
+    """One window is shrunk, more of them less; with none ranges hold what hosts differ by."""
+    known = profile("fft")
+    here = point(job="fft", share_percent=100.0, rate=1.43 * known.whole_gpu_rate, flags=())
+    others = (
+        replace(here, share_percent=90.0), replace(here, flags=("cpu-steal",)),
         replace(here, rate_unit="images"),
-        replace(here, job="sort"),
-    ):
-        logs = rate_logs([*far, other], {"GPU-1", "GPU-2"}, here.gpu_model)
-        assert logs == {"launch-bound": {}, "filling": {}}
+    )  # fmt: skip
+    (nothing, wide), (once, narrow), (twice, narrower) = (
+        host_factor("launch-bound", known, windows) for windows in (others, [here], [here] * 2)
+    )
+    assert 0 == nothing < once < twice < math.log(1.43) < NORMAL_90 * wide
+    assert wide > narrow > narrower > RATE_SPREADS["launch-bound"][1]
+    assert host_factor("filling", known, ())[1] < 0.1
 
 
 @given(st.floats(0.01, 1e4), st.floats(0, 1), st.floats(1, 9), st.floats(0.01, 2))
