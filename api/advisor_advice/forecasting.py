@@ -333,15 +333,15 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
     job, (job_hash, values) = part.job, profile.reported or (None, None)
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
-    # Below the smallest measured share a profile says nothing.
-    at = profile.at([share_percent]) if share_percent >= profile.shares[0] else None
     return replace(
         part,
         job=job,
         solo_rate=profile.whole_gpu_rate,
-        share_rate=None if at is None else float(at["rate"][0]),
+        # Below the smallest measured share a profile says nothing.
+        share_rate=float(profile.at([share_percent])["rate"][0])
+        if share_percent >= profile.shares[0]
+        else None,
         solo_power_w=profile.whole_gpu_power_w,
-        share_power_w=None if at is None else float(at["power_w"][0]),
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
         reported=values if job_hash == part.job.job_hash else None,
     )

@@ -477,11 +477,10 @@ def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
 
 def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
     """Sum of relative speeds, observed or predicted; None where one is not known here."""
-    if FOREIGN_HOST in seen.flags:
-        return None
     rates = [(part, part.predicted_rate if predicted else part.rate) for part in seen.parts]
     speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
-    return sum(speeds) if len(speeds) == len(rates) else None
+    is_known = len(speeds) == len(rates) and FOREIGN_HOST not in seen.flags
+    return sum(speeds) if is_known else None
 
 
 def _speed(part: ObservedPart, rate: float | None) -> float | None:

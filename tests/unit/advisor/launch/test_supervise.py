@@ -344,7 +344,7 @@ def test_who_is_coming_is_waited_for_where_the_others_end_well(
 
 
 GATED = ProgressSettings(gate=True)
-FAR: dict[str, Any] = {"share_rate": 100.0, "idle_power_w": 100.0, "share_power_w": 300.0, "host_spread": 0.5,
+FAR: dict[str, Any] = {"share_rate": 100.0, "idle_power_w": 100.0, "host_spread": 0.5,
        "window_spread": 0.17}  # fmt: skip
 EXPECTED = Forecast(
     model_version="m", jobs=(JobForecast(rate=Interval(80.0, 60.0, 100.0), solo_rate=100.0),) * 2,
@@ -387,11 +387,9 @@ def test_jobs_begin_alone_and_are_held_against_that(launch: Launch) -> None:
     assert [part.solo_rate for part in kept.parts] == [
         pytest.approx(100 * faster), pytest.approx(100 * slower)
     ]  # fmt: skip
-    # It drew 400 W alone, 300 above idle, where the profile has 200 of them.
-    above_w = [200 * 1.5**counts] * 2
-    assert [part.solo_power_w for part in kept.parts] == pytest.approx(
-        [100 + watts for watts in above_w]
-    )
+    assert [part.solo_power_w for part in kept.parts] == [
+        pytest.approx(100 + 200 * faster), pytest.approx(100 + 200 * slower)
+    ]  # fmt: skip
     assert last.forecast == kept.forecast
     assert last.forecast
     assert [job.rate.value for job in last.forecast.jobs] == [
