@@ -132,6 +132,7 @@ class ScriptedJob:
         if not self.script.holds:
             self._clock.sleep(timeout_s)
             raise JobError(f"{self.job.name} did not stop at its gate")
+        self.is_open = False
         self.moves.append(self._now_s)
 
     def proof(self) -> Proof:
@@ -206,7 +207,7 @@ class ScriptedJob:
         pass
 
     def stop(self) -> None:
-        self.stops += 1
+        self.stops, self.is_open = self.stops + 1, False
 
 
 @dataclass

@@ -232,16 +232,17 @@ def test_faster_than_alone_by_a_profile_of_another_host_is_no_gain(
         watch = Watch(monkeypatch, Script(rate=rate), parts={"host_spread": spread})
         watch.go_on(10)
         account, seen = watch.monitor.account, record(watch)
-        assert seen.flags == (("foreign-host",) if doubtful else ())
-        assert doubt(seen) == ("foreign-host" if doubtful else None)
-        claimed = [
+        flags = ("foreign-host",) if doubtful else ()
+        assert (seen.flags, doubt(seen)) == (flags, flags[0] if flags else None)
+        claimed = (
             seen.energy_saved, seen.energy_saved_to_end, account.mean_energy_saved(),
             account.recent_energy_saved(), account.ledger(),
-        ]  # fmt: skip
+        )  # fmt: skip
         assert [one is None for one in claimed] == [doubtful] * 5
-        told = " ".join(text for _, text in pace_news(watch.monitor))
-        assert told.startswith("a makes 1.43 times the progress alone of its prof") == doubtful
-        assert ("advisor launch --alone, or advisor profile a" in told) == doubtful
+        told = [text for _, text in pace_news(watch.monitor)]
+        assert [("a makes 1.43" in one, "launch --alone" in one) for one in told] == [
+            (True, True)
+        ] * doubtful
 
 
 def test_a_record_that_cannot_be_written_leaves_the_others_whole(
