@@ -353,7 +353,7 @@ class ObservedPart:
     rate: float | None = _reading("progress per second, mean over the overlap", "rate_unit/s")
     rate_unit: str = _column("what one step of progress is", default="steps")
     solo_rate: float | None = _reading(
-        "rate alone on the whole GPU, from the profile", "rate_unit/s"
+        "rate alone on the whole GPU, from the profile or measured first", "rate_unit/s"
     )
     solo_power_w: float | None = _reading(
         "power of the GPU while the job runs alone on all of it, from the profile", "W"
