@@ -23,6 +23,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
+from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -31,7 +32,7 @@ from advisor.predict.predictions import (
     predict_exclusive,
     solo_of,
 )
-from advisor.predict.profiles import Floats, Kernels, Profile, kind_of, relative_capacity
+from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
 
 SERVER_HOLD_S = 20e-6
 """Time for which a kernel of a server keeps others off, where not measured: the median of those

@@ -41,7 +41,7 @@ def rates(path: Path) -> dict[tuple[str, ...], list[tuple[float, ...]]]:
 
 def columns(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """Each job's name and the columns of its points."""
-    from advisor_profiling.window import MeanEstimate, kernels_beside
+    from advisor.predict.kernels import MeanEstimate, kernels_beside
 
     windows = rates(path)
     for card, *names in windows:

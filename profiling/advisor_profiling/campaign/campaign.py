@@ -28,14 +28,13 @@ from advisor.core.records import (
 from advisor.core.telemetry import MEMORY_USED
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, InputError, JobError, LimitBrokenError, LimitNotProvenError
-from advisor.predict.profiles import computes_in_bursts
+from advisor.predict.kernels import MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.runtime.job_process import stop_all
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import python, workload_path
 from advisor_data import Store
 from advisor_profiling.testbed import Testbed, WarmProcess
 from advisor_profiling.window import (
-    MeanEstimate,
     MeasuredWindow,
     ProcessSpec,
     RunConditions,
@@ -44,7 +43,6 @@ from advisor_profiling.window import (
     WindowResult,
     WindowRules,
     failed_point,
-    kernels_beside,
     measure,
     measure_idle,
     part_of,
