@@ -28,7 +28,7 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.interval import Interval
 from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
-from advisor.predict.kernels import Kernels
+from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
 

@@ -352,6 +352,12 @@ as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37
 microseconds (docs/measurements/profiles.md)."""
 
 
+def has_short_blocks(profile: Profile) -> bool:
+    """Whether a job fills the GPU with many short blocks: no kernel slips in beside one of its."""
+    occupancy = float(profile.values["sm_occupancy_percent"][-1])
+    return fills(profile) and occupancy >= _LEAST_OCCUPANCY_PERCENT
+
+
 def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
     """Why a priority below normal gives the other jobs nothing, or was not measured; else empty."""
     if len(profiles) > ADVISED_JOBS or len(split.below_normal) == ADVISED_JOBS:
