@@ -221,12 +221,12 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
                 "before its first work on the GPU, so that is not proven",
             )
     for number, speed in monitor.account.foreign().items():
-        name = monitor.jobs[number].job.job.name
+        job = monitor.jobs[number].job.job
         yield (
             f"host {number}",
-            f"{name} makes {speed:.2f} times the progress alone of its profile, which is of "
-            "another host: no energy counts as saved, and nothing is learned; advisor launch "
-            f"--alone, or advisor profile {name}",
+            f"{job.name} makes {speed:.2f} times the progress alone of its profile, which is of "
+            "another host: no energy counts as saved, and nothing is learned; "
+            f"{'advisor launch --alone, or ' * job.progress.gate}advisor profile {job.name}",
         )
 
 

@@ -57,7 +57,7 @@ def recommended(
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
     made = [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
-    return [(on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
+    return [(_on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
 def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
@@ -95,7 +95,7 @@ def joining(
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
-    return on_host(pair, profile_set, launch, settings), notes
+    return _on_host(pair, profile_set, launch, settings), notes
 
 
 def with_kept(
@@ -194,7 +194,7 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
-    return on_host(known, profile_set, launch, settings), (*said, *notes)
+    return _on_host(known, profile_set, launch, settings), (*said, *notes)
 
 
 def _expected(
@@ -290,7 +290,7 @@ def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
 
 
-def on_host(
+def _on_host(
     pair: LaunchSet, found: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> LaunchSet:
     """The set at the rates of this host, where profiles of its jobs were measured on others.
