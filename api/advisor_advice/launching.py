@@ -32,9 +32,8 @@ from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_data.known import checked_counts
 
 ALONE_S = SETTLE_S + 3.0
-"""How long a job runs alone before all do, s: two windows of a launch-bound job that are as long
-differ by 9 % on one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more.
-"""
+"""How long a job runs alone before all do, s. Windows of 2 s of a launch-bound job differ by 9 % on
+one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more."""
 
 TRY_S = 10.0
 """How long a way is tried: 3 s to settle and 7 s of measuring, s."""
