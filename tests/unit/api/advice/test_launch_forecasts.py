@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
+from advised import CARD, UUID, gives, launch_set, model, points_file, settings_of, solo_points
 from made_up_profiles import profile
 
 from advisor.core.gpu import Gpu
@@ -20,6 +20,7 @@ from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.forecasting import recommended, renewed, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
+from advisor_data import open_store
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
@@ -61,12 +62,13 @@ def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunc
 
 def test_another_demand_has_another_forecast_and_may_break_a_promise(settings: Settings) -> None:
     parts = tuple(
-        LaunchPart(job=Job(name=name, command=("true",)), min_speed=least)
-        for name, least in (("bert-serve-30", 0.6), ("resnet50-train", 0.4))
+        LaunchPart(job=Job(name=name, command=("true",)), min_speed=least, solo_rate=rate)
+        for name, least, rate in (("bert-serve-30", 0.6, 2500.0), ("resnet50-train", 0.4, 3000.0))
     )
     gpu = Gpu(uuid="GPU-9", model="NVIDIA H200", units_total=132)
     forecast, broken = renewed(LaunchSet(split=EQUAL, parts=parts), (800.0, None), gpu, settings)
-    assert [round(job.solo_rate) for job in forecast.jobs] == [800, 4021]
+    assert [round(job.solo_rate) for job in forecast.jobs] == [800, 3000], "on its host"
+    assert [round(job.rate.value) for job in forecast.jobs] == [400, 1500]
     assert broken == ("bert-serve-30 at 0.50 of its speed, below 0.60",)
 
 
@@ -283,3 +285,24 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
     pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast
     assert pair.forecast.energy_saved is None
+
+
+def test_rates_of_another_hosts_profile_may_be_what_hosts_differ_by(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """They hold 1.43 times; on a card beside the profiled one all stays as it is."""
+    few = [solo_points(job, sm_active_percent=30.0) for job in "ab"]
+    path = points_file(tmp_path, *few)
+    for cards, is_foreign in ((("GPU-far", UUID), False), (("GPU-far", "GPU-2"), True)):
+        seen = Gpu(uuid=cards[0], model=CARD, beside=cards[1:])
+        pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
+        assert [part.host_spread > 0 for part in pair.parts] == [is_foreign] * 2
+        assert pair.forecast
+        rate = pair.forecast.jobs[0].rate
+        assert (rate.value, pair.parts[0].solo_rate) == (pytest.approx(50.0), pytest.approx(100.0))
+        assert (rate.high > 1.43 * rate.value) == is_foreign
+    with open_store(None, settings.home) as store:
+        store.add([replace(few[0][-1], gpu_uuid="GPU-2", rate=143.0)])
+    pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
+    faster, other = (part.solo_rate or 0.0 for part in pair.parts)
+    assert 100 == other < faster < 143
