@@ -266,6 +266,11 @@ UNCOUNTED = "uncounted"
 
 ONE_WINDOW = "one-window"
 
+SEEN = "seen"
+
+UNCOUNTED_UNIT = "windows"
+"""Unit of the rate 1 of a job whose progress was not counted: it has relative speeds alone."""
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -293,6 +298,7 @@ FLAGS: dict[str, str] = {
     SLOW_ALONE: "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
     UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
     "results, and its own results were not read",
+    SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
 """Every flag that a point can carry, and its meaning."""

@@ -8,12 +8,12 @@ had, not what it could serve. Fractions are 1 for the whole GPU.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import ONE_WINDOW, SoloPoint
+from advisor.core.records import ONE_WINDOW, UNCOUNTED_UNIT, SoloPoint
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
@@ -100,6 +100,26 @@ def window_of_point(point: SoloPoint) -> SoloWindow | None:
     )
 
 
+def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
+    """The last of points of a job on one GPU model, at the means of all, weighted by length.
+
+    Rates are of those in the unit of the last that was counted; without any they stay as they are.
+    """
+    counted = [point for point in points if point.rate_unit != UNCOUNTED_UNIT] or points
+    newest, means = points[-1], dict[str, float]()
+    for name in (*COLUMNS, "idle_power_w"):
+        same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
+        known = [
+            (value, point.window_s or 1.0)
+            for point in (same if name == "rate" else points)
+            if (value := getattr(point, name)) is not None
+        ]
+        if known:
+            means[name] = sum(value * of_s for value, of_s in known) / sum(s for _, s in known)
+    memory_mib = max((point.memory_used_mib or 0.0 for point in points), default=0.0) or None
+    return replace(newest, rate_unit=counted[-1].rate_unit, memory_used_mib=memory_mib, **means)
+
+
 def counter_features(window: SoloWindow) -> Floats:
     """What a counter that is missing is estimated from; shape (1, 5)."""
     read = (np.nan_to_num(window.read(name)) / WHOLE for name in ALWAYS_READ)
@@ -166,7 +186,7 @@ def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
     return Profile(
         job=window.job,
         gpu_model=window.gpu_model,
-        rate_unit="windows",
+        rate_unit=UNCOUNTED_UNIT,
         units_total=window.units_total,
         idle_power_w=window.idle_power_w,
         power_limit_w=window.power_limit_w,

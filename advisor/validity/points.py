@@ -29,6 +29,7 @@ from advisor.core.records import (
     DEGENERATE,
     DOUBTFUL,
     RESULTS_ONLY,
+    SEEN,
     SLOW_ALONE,
     UNREAD,
     WRONG,
@@ -205,8 +206,8 @@ def _is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     return max(trusted, default=0.0) > FASTEST * point.rate
 
 
-NO_PROFILE = WRONG | {RESULTS_ONLY}
-"""Flags of points that are in no profile."""
+NO_PROFILE = WRONG | {RESULTS_ONLY, SEEN}
+"""Flags of points that are in no profile; what was seen makes an estimate where there is none."""
 
 
 def is_usable(point: SoloPoint) -> bool:

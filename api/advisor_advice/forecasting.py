@@ -7,6 +7,7 @@ from dataclasses import replace
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
@@ -246,7 +247,10 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     )
 
 
-def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
+def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast | None:
+    """None where the rate of a job alone is not known: what is counted then is compared with none."""
+    if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
+        return None
     return Forecast(
         model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
@@ -303,15 +307,17 @@ def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> Launc
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
     job, (job_hash, values) = part.job, profile.reported or (None, None)
+    # Progress that nobody counted while it was watched says nothing of what is counted now.
+    is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
     return replace(
         part,
         job=job,
-        solo_rate=profile.whole_gpu_rate,
+        solo_rate=profile.whole_gpu_rate if is_counted else None,
         # Below the smallest measured share a profile says nothing.
         share_rate=float(profile.at([share_percent])["rate"][0])
-        if share_percent >= profile.shares[0]
+        if is_counted and share_percent >= profile.shares[0]
         else None,
         solo_power_w=profile.whole_gpu_power_w,
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,

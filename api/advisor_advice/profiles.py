@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.records import DOUBTFUL, Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.one_window import window_of_point
+from advisor.predict.one_window import mean_window, window_of_point
 from advisor.predict.profiles import (
     IDLE,
     Profile,
@@ -32,6 +33,9 @@ from advisor_models.one_window import bundled_one_window
 
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
+
+MOST_WINDOWS = 20
+"""The newest windows of a job on the whole GPU that an estimate is the mean of."""
 
 _Profiles = Mapping[str, Profile]
 """Profiles of one job by GPU model."""
@@ -111,7 +115,7 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
         StoreError: the store cannot be read.
     """
     bundled, stored = bundled_solo_points(), _stored(settings, [None])
-    found = {**make_profiles(bundled), **make_profiles(undisputed(stored))}
+    found = {**make_profiles(bundled), **_own(stored)}
     return {job: profile for (job, model), profile in found.items() if model == gpu_model}
 
 
@@ -123,8 +127,13 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
         StoreError: the store cannot be read.
     """
     sources = [_stored(settings, [None]), _solo_points(read_points(file)) if file else []]
-    found = [make_profiles(undisputed(points)) for points in sources]
-    return {(model, job): p for of in found for (job, model), p in of.items()}
+    return {(model, job): p for of in map(_own, sources) for (job, model), p in of.items()}
+
+
+def _own(points: Sequence[SoloPoint]) -> dict[tuple[str, str], Profile]:
+    """By job and GPU model: profiles, and estimates of jobs that were seen alone."""
+    known = or_estimated(known_profiles(points, {point.job for point in points}), points)
+    return {(job, model): p for job, of in known.items() for model, p in of.profiles.items()}
 
 
 def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
@@ -163,11 +172,10 @@ def or_estimated(
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    sure = undisputed(points)
-    lacking = {
-        name: [p for p in sure if p.job == name and p.gpu_model not in of_job.profiles]
-        for name, of_job in known.items()
-    }
+    lacking = {name: list[SoloPoint]() for name in known}
+    for point in undisputed(points):
+        if point.job in known and point.gpu_model not in known[point.job].profiles:
+            lacking[point.job].append(point)
     return {
         name: of_job.before(ProfilesOfJob(_estimated_profiles(lacking[name])))
         for name, of_job in known.items()
@@ -295,27 +303,30 @@ def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
 
 
 def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
-    """Of one job by GPU model, from its newest window on the whole GPU that nothing speaks against.
+    """Of one job by GPU model, from its windows on the whole GPU that nothing speaks against.
 
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    found: dict[str, Profile] = {}
+    windows: defaultdict[str, list[SoloPoint]] = defaultdict(list)
     for point in sorted(points, key=lambda p: p.started_at):
-        if point.share_percent != WHOLE or not is_usable(point) or DOUBTFUL & set(point.flags):
-            continue
+        if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags):
+            windows[point.gpu_model].append(point)
+    found: dict[str, Profile] = {}
+    for gpu_model, of_model in windows.items():
+        point = mean_window(of_model[-MOST_WINDOWS:])
         if window := window_of_point(point):
             profile = bundled_one_window().profile(window)
-            found[point.gpu_model] = replace(
+            found[gpu_model] = replace(
                 profile,
                 rate_unit=point.rate_unit,
                 active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
                 values={**profile.values, "rate": point.rate * profile.values["rate"]},
                 flags=(*point.flags, *profile.flags),
-                serving=serving_of([point]),
+                serving=serving_of(of_model),
                 in_bursts=computes_in_bursts(point),
-                gpu_uuids=frozenset([point.gpu_uuid]),
-                kernels=probed_kernels([point]),
+                gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
+                kernels=probed_kernels(of_model),
             )
     return found
 
