@@ -26,6 +26,10 @@ ALWAYS_READ = ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
 """What that is estimated from, beside the power: any driver reads it."""
 
 
+IDLE_W = 70.0
+"""Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloWindow:
     """Means over one window of a job alone on the whole GPU.
@@ -83,8 +87,8 @@ def window_of(profile: Profile) -> SoloWindow:
 
 
 def window_of_point(point: SoloPoint) -> SoloWindow | None:
-    """What a point on the whole GPU shows; None: it lacks the empty card's power, or a limit."""
-    if point.power_w is None or point.idle_power_w is None or not point.power_limit_w:
+    """What a point on the whole GPU shows; None: it lacks its power, or a limit."""
+    if point.power_w is None or not point.power_limit_w:
         return None
     counters = {name: getattr(point, name) for name in COLUMNS}
     return SoloWindow(
@@ -94,7 +98,7 @@ def window_of_point(point: SoloPoint) -> SoloWindow | None:
         power_w=point.power_w,
         power_limit_w=point.power_limit_w,
         clock_part=1.0,
-        idle_power_w=point.idle_power_w,
+        idle_power_w=IDLE_W if point.idle_power_w is None else point.idle_power_w,
         memory_used_mib=point.memory_used_mib,
         counters={name: value for name, value in counters.items() if value is not None},
     )

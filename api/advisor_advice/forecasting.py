@@ -248,7 +248,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
 
 
 def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast | None:
-    """None where the rate of a job alone is not known: what is counted then is compared with none."""
+    """None where a rate alone is not known: there is nothing to compare with."""
     if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
         return None
     return Forecast(

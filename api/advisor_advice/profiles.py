@@ -320,6 +320,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
             found[gpu_model] = replace(
                 profile,
                 rate_unit=point.rate_unit,
+                idle_power_w=math.nan if point.idle_power_w is None else point.idle_power_w,
                 active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
                 values={**profile.values, "rate": point.rate * profile.values["rate"]},
                 flags=(*point.flags, *profile.flags),

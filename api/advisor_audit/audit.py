@@ -25,6 +25,7 @@ import json
 import math
 import pwd
 import shlex
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -37,12 +38,14 @@ import numpy as np
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import NORMAL_90, Interval
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, Aim, Prices
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
 from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError
 from advisor.files import replace_file
+from advisor.formats.job_file import seen_job
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_ERRORS
@@ -67,7 +70,17 @@ from advisor_audit.packing import (
 from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources import POWER, USED, Asked, Owner, Series, write_lines
 from advisor_models.one_window import OneWindowHead
-from advisor_profiling.attached import GpuLook, HostGpus
+from advisor_profiling.attached import (
+    GpuLook,
+    HostGpus,
+    Keep,
+    SeenAlone,
+    family,
+    find_told,
+    read_count,
+    words_of,
+    workdir_of,
+)
 
 WORLDS, DRAWS = 16, 25
 """Worlds, and draws of what sets do in each."""
@@ -1024,6 +1037,8 @@ class HostJob:
             90 %; None: too little was read, several share the card, or it is on several.
         fills: Whether it keeps the SMs active half of the time; None: not read, or
             several are there.
+        rate: Progress per second, of `rate_unit`, since it has been alone; None: not counted.
+        alone_s: For how long it has been seen alone on one GPU.
     """
 
     job: str
@@ -1036,6 +1051,9 @@ class HostJob:
     memory_mib: float | None
     half_speed: Interval | None
     fills: bool | None
+    rate: float | None
+    rate_unit: str | None
+    alone_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1066,26 +1084,38 @@ class _Card:
 
     looks: "deque[Means]"
     pids: tuple[int, ...] = ()
+    alone: SeenAlone | None = None
 
     def add(self, pids: tuple[int, ...], read: Means) -> Means:
         """One more look; the means of the minute, of memory the most."""
         if pids != self.pids:
             self.pids = pids
             self.looks.clear()
+            self.leave()
         self.looks.append(read)
         values = {name: [one[name] for one in self.looks if name in one] for name in read}
         return {n: max(of) if n == USED else sum(of) / len(of) for n, of in values.items()}
 
+    def leave(self) -> None:
+        """Let go of what the process is counted by."""
+        if self.alone and self.alone.told:
+            self.alone.told.close()
+        self.alone = None
+
 
 class HostWatch:
-    """The GPUs of this host, looked at again and again.
+    """The GPUs of this host, looked at again and again; `keep` gets what is seen of jobs alone.
+
+    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.seen_job`).
 
     Raises:
         SourceError: no driver, or no GPU.
     """
 
-    def __init__(self, wanted: Wanted, every_s: float) -> None:
+    def __init__(self, wanted: Wanted, every_s: float, jobs_dir: Path, keep: Keep) -> None:
         self._host, self._wanted = HostGpus(), wanted
+        self._jobs_dir, self._keep = jobs_dir, keep
+        self._jobs: dict[int, Job] = {}
         self._looks = max(1, round(WINDOW_S / every_s))
         self._cards: dict[str, _Card] = {}
 
@@ -1101,7 +1131,10 @@ class HostWatch:
             below = {child for pid in seen.pids for child in descendants(pid)}
             pids = tuple(pid for pid in seen.pids if pid not in below)
             card = self._cards.setdefault(seen.gpu.uuid, _Card(deque(maxlen=self._looks)))
-            there.append((seen, _segment_of_gpu(seen.gpu, card.add(pids, seen.means), pids)))
+            self._jobs.update({n: self._job_of(n) for n in pids if n not in self._jobs})
+            means, name = card.add(pids, seen.means), self._name(pids)
+            there.append((seen, _segment_of_gpu(seen.gpu, means, pids, name)))
+        self._follow(there)
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
@@ -1115,11 +1148,44 @@ class HostWatch:
             together=tuple(_together(walk, self._wanted)),
         )
 
+    def _job_of(self, pid: int) -> Job:
+        words = words_of(pid) or (name_of(pid) or "process",)
+        workdir = workdir_of(pid) or Path("/")
+        return seen_job(words, workdir, ProgressSettings(), self._jobs_dir)
+
+    def _name(self, pids: Sequence[int]) -> str:
+        return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
+
+    def _follow(self, there: Sequence[tuple[GpuLook, Segment]]) -> None:
+        """Take note of who has a GPU to itself, and forget processes that have ended."""
+        at_s, cards = time.monotonic(), [self._cards[seen.gpu.uuid] for seen, _ in there]
+        held = [pid for card in cards for pid in card.pids]
+        self._jobs = {pid: job for pid, job in self._jobs.items() if pid in held}
+        for (seen, _), card in zip(there, cards, strict=True):
+            if len(card.pids) != 1 or held.count(card.pids[0]) > 1:
+                card.leave()
+                continue
+            (pid,), alone = card.pids, card.alone
+            # A job that has just begun may not have told anything yet.
+            if alone is None or (alone.told is None and len(card.looks) < self._looks):
+                job = self._jobs[pid]
+                told = find_told(family(pid), job.command, ProgressSettings())
+                if alone is None or told:
+                    job = replace(job, progress=told.progress if told else job.progress)
+                    alone = card.alone = SeenAlone(pid, job, told, self._keep)
+            count = read_count(alone.told)[0] if alone.told else None
+            free = [
+                look.means.get(POWER)
+                for look, one in there
+                if one.state == "free" and look.gpu.model == seen.gpu.model
+            ]
+            alone.add(at_s, seen, count, min((w for w in free if w is not None), default=None))
+
     def _job(self, seen: GpuLook, one: Segment, survey: Survey) -> HostJob:
-        gpu, read = seen.gpu, seen.means
-        pids, active = self._cards[gpu.uuid].pids, one.means.get(SM)
+        gpu, read, card = seen.gpu, seen.means, self._cards[seen.gpu.uuid]
+        pids, active, alone = card.pids, one.means.get(SM), card.alone
         return HostJob(
-            job=one.owner.name if one.owner else " + ".join(map(_name, pids)),
+            job=one.owner.name if one.owner else self._name(pids),
             gpu=gpu.index,
             gpu_model=gpu.model,
             pids=pids,
@@ -1129,6 +1195,9 @@ class HostWatch:
             memory_mib=read.get(USED),
             half_speed=self._half_speed(one, survey),
             fills=None if active is None or not one.owner else active >= FILLS_PERCENT,
+            rate=alone and alone.rate,
+            rate_unit=alone.told.progress.unit if alone and alone.told else None,
+            alone_s=round(alone.alone_s, 3) if alone else 0.0,
         )
 
     def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
@@ -1140,13 +1209,15 @@ class HostWatch:
 
     def close(self) -> None:
         """Let the driver go."""
+        for card in self._cards.values():
+            card.leave()
         self._host.close()
 
 
-def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:
+def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...], name: str) -> Segment:
     """The last minute of a GPU, as an audit sees it."""
     held = bool(pids) or means.get(USED, 0.0) > HELD_MIB
-    name = _name(pids[0]) if pids else f"of GPU {gpu.index}"
+    name = name or f"of GPU {gpu.index}"
     return Segment(
         gpu=gpu.uuid,
         model=gpu.model,
@@ -1160,16 +1231,6 @@ def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:
         means=means,
         spread=0.0,
     )
-
-
-def _name(pid: int) -> str:
-    """The script or program, and the number."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        words = []
-    script = next((word for word in words if word.endswith(".py")), words[0] if words else "")
-    return f"{Path(script).name or name_of(pid) or 'process'} ({pid})"
 
 
 def _users(pids: Sequence[int]) -> str | None:

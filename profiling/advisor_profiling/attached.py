@@ -3,21 +3,26 @@
 import math
 import os
 import re
+import socket
 import stat
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from advisor.core.gpu import Gpu
-from advisor.core.job import ProgressSettings
+import advisor
+from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.job import Job, ProgressSettings
+from advisor.core.records import SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.meter import Moment, RateMeter
 from advisor.runtime.counting import CounterFile, OutputLines, Tally, number_of, plain
-from advisor.runtime.processes import descendants, environment_of, owner_of
+from advisor.runtime.processes import cpu_s, descendants, environment_of, owner_of
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
@@ -216,8 +221,9 @@ class _Output:
         return read
 
 
-USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
-_STATES = {POWER_GPU: "power_w", POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
+USED, FREE, BUSY, POWER = "memory_used_mib", "memory_free_mib", "gpu_busy_percent", "power_w"
+_STATES = {POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
+_OF_POINTS = {POWER, BUSY, *COUNTERS.values()}
 
 _CLOCK = Clock()
 _LOOK_S = 0.1
@@ -249,14 +255,18 @@ class WatchedNow:
     """What a look showed; `advisor watch --json` writes it.
 
     Attributes:
+        job: The name by which it is known here.
+        alone_s: For how long it has had a GPU to itself; 0: it has not, or does not count yet.
         count: Progress so far, in `unit`; None where it was not read in this look.
         rate: Per second; None while it is not known.
         fault: Why the count cannot be read now; None where it can, or where there is none.
     """
 
     pid: int
+    job: str
     at: str
     watched_s: float
+    alone_s: float
     count: float | None
     unit: str | None
     rate: float | None
@@ -294,8 +304,15 @@ def command_of(pid: int) -> tuple[str, ...]:
             why="the kernel does not show you what it was started with and where it writes",
             fix="watch it as its user, or as root",
         )
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return tuple(word.decode(errors="replace") for word in words if word)
+    return words_of(pid)
+
+
+def words_of(pid: int) -> tuple[str, ...]:
+    """The command line of any user's process; none where it has ended."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return tuple(word.decode(errors="replace") for word in words if word)
+    return ()
 
 
 def workdir_of(pid: int) -> Path | None:
@@ -310,9 +327,103 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
+KEPT_AT_S = (60.0, 120.0, 300.0, 600.0, 1800.0)
+"""What is seen of a job alone is kept after so long, and then each `KEPT_EACH_S`: a service reads
+its profiles again each time."""
+
+KEPT_EACH_S = 3600.0
+
+Keep = Callable[[int, Job, SoloPoint], None]
+"""Keeps what was seen of a process alone; a longer window takes the place of its beginning."""
+
+
+class SeenAlone:
+    """What is seen of a process while it and those that it starts have one GPU to themselves."""
+
+    def __init__(self, pid: int, job: Job, told: ToldProgress | None, keep: Keep) -> None:
+        self.pid, self.job, self.told, self._keep = pid, job, told, keep
+        self._forget()
+
+    def _forget(self) -> None:
+        self.alone_s, self._due_s, self._memory_mib = 0.0, KEPT_AT_S[0], 0.0
+        self._begun: tuple[float, str, float] | None = None
+        self._meter = RateMeter()
+        self._sums: defaultdict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+
+    @property
+    def rate(self) -> float | None:
+        """Progress per second since it has been alone; None: not known."""
+        return self._meter.rate()
+
+    def add(
+        self, at_s: float, look: GpuLook | None, count: float | None, idle_power_w: float | None
+    ) -> None:
+        """One more look at the GPU that it has to itself; None: it has none.
+
+        `idle_power_w` is that of an empty card of the model, where one was seen.
+        """
+        own = family(self.pid)
+        # What is not counted yet still starts: it has no rate that its watts belong to.
+        starts = self.told is not None and self._begun is None and count is None
+        if look is None or starts:
+            self._forget()
+            return
+        if count is not None:
+            self._meter.add(Moment(at_s), count)
+        if self._begun is None:
+            self._begun = at_s, now(), cpu_s(own)
+            return
+        begun_s, moment, used_s = self._begun
+        self.alone_s = at_s - begun_s
+        for name, value in look.means.items():
+            total, number = self._sums[name]
+            self._sums[name] = total + value, number + 1
+        self._memory_mib = max(self._memory_mib, look.own_memory_mib or look.means.get(USED, 0.0))
+        rate = 1.0 if self.told is None else self.rate
+        if self.alone_s < self._due_s or not rate or POWER not in self._sums:
+            return
+        later = (due_s for due_s in KEPT_AT_S if due_s > self.alone_s)
+        self._due_s = next(later, self.alone_s + KEPT_EACH_S)
+        means: dict[str, Any] = {
+            name: total / number
+            for name, (total, number) in self._sums.items()
+            if name in _OF_POINTS
+        }
+        progress = self.told and self.told.progress
+        # Of a server that declares no demand, what arrives is its demand.
+        demand = rate if progress and progress.histogram else None
+        self._keep(
+            self.pid,
+            self.job,
+            SoloPoint(
+                job=self.job.name,
+                mode="uncapped",
+                share_percent=WHOLE,
+                rate=rate,
+                rate_unit=progress.unit if progress else UNCOUNTED_UNIT,
+                offered_rate=self.job.offered_rate or demand,
+                job_cpu_percent=max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s),
+                memory_used_mib=self._memory_mib or None,
+                gpu_model=look.gpu.model,
+                gpu_uuid=look.gpu.uuid,
+                units_total=look.gpu.units_total,
+                driver=look.gpu.driver,
+                power_limit_w=look.gpu.power_limit_w,
+                idle_power_w=idle_power_w,
+                window_s=self.alone_s,
+                started_at=moment,
+                run=f"seen-{self.pid}-{moment}",
+                source="watch",
+                host=socket.gethostname(),
+                tool_version=advisor.__version__,
+                flags=(SEEN,),
+                **means,
+            ),
+        )
+
+
 def watch(
-    pid: int,
-    told: ToldProgress | None,
+    alone: SeenAlone,
     every_s: float,
     lasts_s: float,
     clock: Clock = _CLOCK,
@@ -323,7 +434,7 @@ def watch(
         SourceError: a GPU does not answer any more.
     """
     # A rate is over the last 30 s, or over what there was of them.
-    meter = RateMeter(30.0)
+    meter, pid, told = RateMeter(30.0), alone.pid, alone.told
     with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s
@@ -331,27 +442,32 @@ def watch(
             count, fault = None, None
             while clock.now_s() < next_s:
                 if told is not None:
-                    count, fault = _read(told)
+                    count, fault = read_count(told)
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
             if owner_of(pid) is None:
                 return
             own = family(pid)
+            seen = [*gpus.look(own)]
+            only = len(seen) == 1 and seen[0].pids and {*own}.issuperset(seen[0].pids)
+            alone.add(clock.now_s(), seen[0] if only else None, count, None)
             yield WatchedNow(
                 pid=pid,
+                job=alone.job.name,
                 at=now(),
                 watched_s=round(clock.now_s() - begun_s, 3),
+                alone_s=round(alone.alone_s, 3),
                 count=count,
                 unit=told and told.progress.unit,
                 rate=meter.rate() if fault is None else None,
                 fault=fault,
-                gpus=tuple(_seen(gpu, own) for gpu in gpus.look(own)),
+                gpus=tuple(_seen(gpu, own) for gpu in seen),
             )
             next_s = clock.now_s() + every_s
 
 
-def _read(told: ToldProgress) -> tuple[float | None, str | None]:
+def read_count(told: ToldProgress) -> tuple[float | None, str | None]:
     """The count now, or why it cannot be read."""
     try:
         return told.read(), None

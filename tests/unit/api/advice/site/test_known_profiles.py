@@ -253,7 +253,7 @@ def test_windows_that_were_seen_make_one_estimate(settings: Settings) -> None:
     at = "2026-11-0{}T00:00:00Z".format
     short = seen(rate=10.0, power_w=300.0, window_s=60.0, started_at=at(1))
     long = seen(rate=20.0, power_w=400.0, window_s=180.0, started_at=at(2))
-    uncounted = {"rate": 1.0, "rate_unit": UNCOUNTED_UNIT, "rate_stderr": None}
+    uncounted: dict[str, Any] = {"rate": 1.0, "rate_unit": UNCOUNTED_UNIT, "rate_stderr": None}
     stored(settings, short, long, seen(power_w=320.0, window_s=60.0, started_at=at(3), **uncounted))
     stored(settings, seen("never", started_at=at(1), **uncounted))
     counted, never = find_profiles(["mine", "never"], settings).profiles
