@@ -29,7 +29,7 @@ from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window import bundled_head
 
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
@@ -316,7 +316,8 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
     for gpu_model, of_model in windows.items():
         point = mean_window(of_model[-MOST_WINDOWS:])
         if window := window_of_point(point):
-            profile = bundled_one_window().profile(window)
+            serving = serving_of(of_model)
+            profile = bundled_head().profile(window, is_server=serving is not None)
             found[gpu_model] = replace(
                 profile,
                 rate_unit=point.rate_unit,
@@ -324,7 +325,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
                 values={**profile.values, "rate": point.rate * profile.values["rate"]},
                 flags=(*point.flags, *profile.flags),
-                serving=serving_of(of_model),
+                serving=serving,
                 in_bursts=computes_in_bursts(point),
                 gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
                 kernels=probed_kernels(of_model),

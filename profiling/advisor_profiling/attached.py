@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import advisor
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import SEEN, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import CPU_BOUND, SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
@@ -36,7 +36,7 @@ from advisor_profiling.telemetry.nvml import (
     list_gpus,
 )
 from advisor_profiling.testbed import strangers
-from advisor_profiling.window import Clock
+from advisor_profiling.window import CORE_PERCENT, IDLE_PERCENT, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +390,8 @@ class SeenAlone:
             if name in _OF_POINTS
         }
         progress = self.told and self.told.progress
+        cpu_percent = max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s)
+        waits = cpu_percent >= CORE_PERCENT and means.get("sm_active_percent", WHOLE) < IDLE_PERCENT
         # Of a server that declares no demand, what arrives is its demand.
         demand = rate if progress and progress.histogram else None
         self._keep(
@@ -402,7 +404,7 @@ class SeenAlone:
                 rate=rate,
                 rate_unit=progress.unit if progress else UNCOUNTED_UNIT,
                 offered_rate=self.job.offered_rate or demand,
-                job_cpu_percent=max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s),
+                job_cpu_percent=cpu_percent,
                 memory_used_mib=self._memory_mib or None,
                 gpu_model=look.gpu.model,
                 gpu_uuid=look.gpu.uuid,
@@ -416,7 +418,7 @@ class SeenAlone:
                 source="watch",
                 host=socket.gethostname(),
                 tool_version=advisor.__version__,
-                flags=(SEEN,),
+                flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
                 **means,
             ),
         )

@@ -875,11 +875,15 @@ def _by_chance(offered_rate: float | None, window_s: float) -> float:
     return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
 
 
+CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
+"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+
+
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:
     """SM activity is relative to the whole GPU, so it is compared with the granted part."""
     active, units = counters.sm_active_percent, [part.units for part in parts]
     if active is None or not gpu.units_total or not all(units):
         return False
     granted = min(gpu.units_total, sum(filter(None, units)))
-    idle = active < 70 * granted / gpu.units_total
-    return idle and any((part.cpu_percent or 0) >= 90 for part in parts)
+    idle = active < IDLE_PERCENT * granted / gpu.units_total
+    return idle and any((part.cpu_percent or 0) >= CORE_PERCENT for part in parts)

@@ -1,21 +1,29 @@
 """The head for jobs of which one window was seen: fitted, bundled, and asked."""
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from advisor.core.interval import NORMAL_90
 from advisor.core.records import ONE_WINDOW
 from advisor.core.split import without_limits
 from advisor.errors import ModelError
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.profiles import Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
-from advisor_models.one_window import OneWindowModel, bundled_one_window
-from advisor_training.one_window import fit_one_window, learnable
+from advisor_models.one_window import (
+    OneWindowHead,
+    OneWindowModel,
+    bundled_head,
+    bundled_one_window,
+)
+from advisor_training.learners import family_of
+from advisor_training.one_window import fit_one_window, learnable, left_out
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,26 @@ def test_sets_are_answered_for_from_windows(profiles: list[Profile]) -> None:
     assert one.power_w.value == pytest.approx(whole.power_w.value, rel=0.05)
     for estimated, known in zip(one.parts, whole.parts, strict=True):
         assert estimated.speed.value == pytest.approx(known.speed.value, abs=0.02)
+
+
+@pytest.mark.slow
+def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]) -> None:
+    """About nine of ten at shares of 20 to 80 %; half as wide they would not."""
+    held = dict[float, list[bool]]()
+    for model, own in islice(left_out(profiles), 0, None, 3):
+        family = family_of(own[0].job)
+        others = tuple(one for one in bundled_head().left_out if one.family != family)
+        head = OneWindowHead(model=model, left_out=others)
+        for whole in own:
+            seen = head.profile(window_of(whole), is_server=kind_of(whole) == "server")
+            shares = whole.shares[(whole.shares >= 20) & (whole.shares <= 80)]
+            true, said = whole.at(shares), seen.at(shares)
+            kept = np.minimum(1, true["rate"] / whole.values["rate"][-1])
+            offs = np.log([kept / said["rate"], true["power_w"] / said["power_w"]])
+            for part in (1.0, 0.5):
+                most = part * NORMAL_90 * seen.doubt_at(shares)
+                held.setdefault(part, []).extend((np.abs(offs) <= most).ravel().tolist())
+    assert np.mean(held[0.5]) < 0.8 < np.mean(held[1.0]) < 0.97
 
 
 def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
