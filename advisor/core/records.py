@@ -23,12 +23,14 @@ job alone at that speed. They know nothing of errors of the profiles.
 """
 
 import hashlib
+import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
+from advisor.core.job import Job
 
 SCHEMA_VERSION = 11
 
@@ -213,6 +215,32 @@ class PairPoint(Measured):
             *(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at),
             written_by=self.written_by,
         )
+
+
+CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
+"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+
+
+def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
+    """What was seen of a job that had the whole GPU to itself, by columns of a point."""
+    active = seen.get("sm_active_percent", WHOLE)
+    waits = seen["job_cpu_percent"] >= CORE_PERCENT and active < IDLE_PERCENT
+    # A server that declares no demand has that which arrives.
+    demand = seen["rate"] if job.progress.histogram else None
+    return SoloPoint(
+        job=job.name,
+        mode="uncapped",
+        share_percent=WHOLE,
+        offered_rate=job.offered_rate or demand,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        driver=gpu.driver,
+        power_limit_w=gpu.power_limit_w,
+        host=socket.gethostname(),
+        flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
+        **seen,
+    )
 
 
 Point = SoloPoint | PairPoint

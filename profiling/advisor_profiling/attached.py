@@ -3,20 +3,17 @@
 import math
 import os
 import re
-import socket
 import stat
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import advisor
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import CPU_BOUND, SEEN, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import UNCOUNTED_UNIT, SoloPoint, seen_point
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
@@ -36,7 +33,7 @@ from advisor_profiling.telemetry.nvml import (
     list_gpus,
 )
 from advisor_profiling.testbed import strangers
-from advisor_profiling.window import CORE_PERCENT, IDLE_PERCENT, Clock
+from advisor_profiling.window import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +324,9 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
-KEPT_AT_S = (60.0, 120.0, 300.0, 600.0, 1800.0)
-"""What is seen of a job alone is kept after so long, and then each `KEPT_EACH_S`: a service reads
-its profiles again each time."""
-
-KEPT_EACH_S = 3600.0
+KEPT_S = 60.0
+"""What is seen of a job alone is kept after so long, and each time that has doubled since: a
+service reads its profiles again then."""
 
 Keep = Callable[[int, Job, SoloPoint], None]
 """Keeps what was seen of a process alone; a longer window takes the place of its beginning."""
@@ -345,10 +340,9 @@ class SeenAlone:
         self._forget()
 
     def _forget(self) -> None:
-        self.alone_s, self._due_s, self._memory_mib = 0.0, KEPT_AT_S[0], 0.0
+        self.alone_s, self._due_s, self._meter = 0.0, KEPT_S, RateMeter()
         self._begun: tuple[float, str, float] | None = None
-        self._meter = RateMeter()
-        self._sums: defaultdict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+        self._sums, self._reads, self._memory_mib = Counter[str](), Counter[str](), 0.0
 
     @property
     def rate(self) -> float | None:
@@ -362,66 +356,41 @@ class SeenAlone:
 
         `idle_power_w` is that of an empty card of the model, where one was seen.
         """
-        own = family(self.pid)
-        # What is not counted yet still starts: it has no rate that its watts belong to.
-        starts = self.told is not None and self._begun is None and count is None
-        if look is None or starts:
+        if look is None:
             self._forget()
             return
         if count is not None:
             self._meter.add(Moment(at_s), count)
+        own, rate = family(self.pid), self.rate if self.told else 1.0
         if self._begun is None:
-            self._begun = at_s, now(), cpu_s(own)
+            # What counts nothing yet still starts: its watts are of no rate.
+            if rate:
+                self._begun, self._meter = (at_s, now(), cpu_s(own)), RateMeter()
             return
         begun_s, moment, used_s = self._begun
         self.alone_s = at_s - begun_s
-        for name, value in look.means.items():
-            total, number = self._sums[name]
-            self._sums[name] = total + value, number + 1
+        self._sums.update(look.means)
+        self._reads.update(look.means.keys())
         self._memory_mib = max(self._memory_mib, look.own_memory_mib or look.means.get(USED, 0.0))
-        rate = 1.0 if self.told is None else self.rate
-        if self.alone_s < self._due_s or not rate or POWER not in self._sums:
+        if self.alone_s < self._due_s or not rate:
             return
-        later = (due_s for due_s in KEPT_AT_S if due_s > self.alone_s)
-        self._due_s = next(later, self.alone_s + KEPT_EACH_S)
-        means: dict[str, Any] = {
-            name: total / number
-            for name, (total, number) in self._sums.items()
-            if name in _OF_POINTS
-        }
-        progress = self.told and self.told.progress
-        cpu_percent = max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s)
-        waits = cpu_percent >= CORE_PERCENT and means.get("sm_active_percent", WHOLE) < IDLE_PERCENT
-        # Of a server that declares no demand, what arrives is its demand.
-        demand = rate if progress and progress.histogram else None
-        self._keep(
-            self.pid,
-            self.job,
-            SoloPoint(
-                job=self.job.name,
-                mode="uncapped",
-                share_percent=WHOLE,
-                rate=rate,
-                rate_unit=progress.unit if progress else UNCOUNTED_UNIT,
-                offered_rate=self.job.offered_rate or demand,
-                job_cpu_percent=cpu_percent,
-                memory_used_mib=self._memory_mib or None,
-                gpu_model=look.gpu.model,
-                gpu_uuid=look.gpu.uuid,
-                units_total=look.gpu.units_total,
-                driver=look.gpu.driver,
-                power_limit_w=look.gpu.power_limit_w,
-                idle_power_w=idle_power_w,
-                window_s=self.alone_s,
-                started_at=moment,
-                run=f"seen-{self.pid}-{moment}",
-                source="watch",
-                host=socket.gethostname(),
-                tool_version=advisor.__version__,
-                flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
-                **means,
-            ),
+        self._due_s = 2 * self.alone_s
+        means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
+        point = seen_point(
+            replace(self.job, progress=self.told.progress) if self.told else self.job,
+            look.gpu,
+            rate=rate,
+            rate_unit=self.told.progress.unit if self.told else UNCOUNTED_UNIT,
+            job_cpu_percent=max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s),
+            memory_used_mib=self._memory_mib or None,
+            idle_power_w=idle_power_w,
+            window_s=self.alone_s,
+            started_at=moment,
+            run=f"seen-{self.pid}-{moment}",
+            source="watch",
+            **means,
         )
+        self._keep(self.pid, self.job, point)
 
 
 def watch(

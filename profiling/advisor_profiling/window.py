@@ -21,8 +21,10 @@ import advisor
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
 from advisor.core.records import (
+    CORE_PERCENT,
     COUNTER_BOUND,
     HEAT,
+    IDLE_PERCENT,
     Counters,
     PairPoint,
     Point,
@@ -873,10 +875,6 @@ def _by_chance(offered_rate: float | None, window_s: float) -> float:
     Half as much more is allowed, since a standard error is only estimated.
     """
     return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
-
-
-CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
-"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
 
 
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:

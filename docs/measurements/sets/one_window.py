@@ -93,7 +93,7 @@ def of_shares(known: Sequence[Known]) -> None:
         print(f"| {name} | {' | '.join(cells)} | {' and '.join(map(points, held))} |")
 
 
-def in_ranges(whole: Profile, estimated: Profile) -> Floats:
+def in_ranges(whole: Profile, estimated: Profile) -> Any:
     """Whether speed and watts at shares of 20 to 80 % are in their ranges; shape (2, n)."""
     asked = (whole.shares[:-1] >= 20) & (whole.shares[:-1] <= 80)
     shares, off = whole.shares[:-1][asked], estimated.doubt_at(whole.shares[:-1][asked])

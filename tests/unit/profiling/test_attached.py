@@ -133,14 +133,14 @@ def one_look(watts: float = 300.0) -> GpuLook:
 
 
 def test_a_job_alone_is_kept_in_one_growing_window() -> None:
-    """Watts from its first count on; after a minute, two, five: the same row of the store."""
+    """Watts from when it counts on; after a minute, two, four: the same row of the store."""
     kept = list[SoloPoint]()
     one = alone(ToldProgress(ProgressSettings(), lambda: None), kept)
     for second in range(0, 20, 2):
         one.add(second, one_look(90.0), None, 70.0)
     for second in range(20, 340, 2):
         one.add(second, one_look(), 5.0 * second, 70.0)
-    assert [point.window_s for point in kept] == [60, 120, 300]
+    assert [point.window_s for point in kept] == [60, 120, 240]
     assert len({point.point_id for point in kept}) == 1
     last = kept[-1]
     assert (last.flags, last.share_percent, last.rate) == ((SEEN,), 100, pytest.approx(5.0))
