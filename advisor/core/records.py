@@ -217,6 +217,9 @@ class PairPoint(Measured):
         )
 
 
+KEPT_S = 60.0
+"""What is seen of a job alone is kept after so long."""
+
 CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
 """Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
 
@@ -237,6 +240,7 @@ def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
         units_total=gpu.units_total,
         driver=gpu.driver,
         power_limit_w=gpu.power_limit_w,
+        source="watch",
         host=socket.gethostname(),
         flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
         **seen,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import UNCOUNTED_UNIT, SoloPoint, seen_point
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
@@ -324,10 +324,6 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
-KEPT_S = 60.0
-"""What is seen of a job alone is kept after so long, and each time that has doubled since: a
-service reads its profiles again then."""
-
 Keep = Callable[[int, Job, SoloPoint], None]
 """Keeps what was seen of a process alone; a longer window takes the place of its beginning."""
 
@@ -374,6 +370,7 @@ class SeenAlone:
         self._memory_mib = max(self._memory_mib, look.own_memory_mib or look.means.get(USED, 0.0))
         if self.alone_s < self._due_s or not rate:
             return
+        # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
         means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
         point = seen_point(
@@ -387,7 +384,6 @@ class SeenAlone:
             window_s=self.alone_s,
             started_at=moment,
             run=f"seen-{self.pid}-{moment}",
-            source="watch",
             **means,
         )
         self._keep(self.pid, self.job, point)
