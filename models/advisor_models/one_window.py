@@ -79,10 +79,6 @@ class OneWindowModel:
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
         return possible(sm, dram, rate, power)
 
-    def profile(self, window: SoloWindow) -> Profile:
-        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
-        return estimated_profile(window, self.estimate(window))
-
 
 def asked(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """Features as trees see them: the same on every processor."""
@@ -155,7 +151,10 @@ class OneWindowHead:
         rate, drawn = np.split(kept, 2, axis=1)
         watts = window.idle_power_w + drawn * (window.power_w - window.idle_power_w)
         said = (found.values[name][:-1] for name in NEEDED)
-        offs = [np.log(of / value) ** 2 for of, value in zip((rate, watts), said, strict=True)]
+        offs = [
+            np.log(of / value) ** 2
+            for of, value in zip((rate, np.maximum(watts, 1)), said, strict=True)
+        ]
         spread = wider(len(near)) * np.sqrt(np.mean(offs, axis=1))
         return replace(found, doubt=np.pad(spread, ((0, 0), (0, 1))))
 
