@@ -109,14 +109,16 @@ def find_profiles(
 
 
 def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
-    """Every profile on a GPU model by name of job, those measured here before the bundled ones.
+    """Every profile on a GPU model by name of job, those measured here first, estimates last.
 
     Raises:
         StoreError: the store cannot be read.
     """
     bundled, stored = bundled_solo_points(), _stored(settings, [None])
-    found = {**make_profiles(bundled), **_own(stored)}
-    return {job: profile for (job, model), profile in found.items() if model == gpu_model}
+    names = {point.job for point in (*bundled, *stored)}
+    own, theirs = (known_profiles(points, names) for points in (stored, bundled))
+    known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
+    return {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
 
 
 def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
@@ -127,13 +129,8 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
         StoreError: the store cannot be read.
     """
     sources = [_stored(settings, [None]), _solo_points(read_points(file)) if file else []]
-    return {(model, job): p for of in map(_own, sources) for (job, model), p in of.items()}
-
-
-def _own(points: Sequence[SoloPoint]) -> dict[tuple[str, str], Profile]:
-    """By job and GPU model: profiles, and estimates of jobs that were seen alone."""
-    known = or_estimated(known_profiles(points, {point.job for point in points}), points)
-    return {(job, model): p for job, of in known.items() for model, p in of.profiles.items()}
+    found = [make_profiles(undisputed(points)) for points in sources]
+    return {(model, job): p for of in found for (job, model), p in of.items()}
 
 
 def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
@@ -153,11 +150,10 @@ def known_profiles(
     Raises:
         InputError: points that make no profile.
     """
-    wanted = set(names)
-    profiles = make_profiles(undisputed(point for point in points if point.job in wanted))
-    by_job = {
-        name: {model: p for (job, model), p in profiles.items() if job == name} for name in names
-    }
+    by_job = {name: dict[str, Profile]() for name in names}
+    profiles = make_profiles(undisputed(point for point in points if point.job in by_job))
+    for (job, model), profile in profiles.items():
+        by_job[job][model] = profile
     return {
         name: ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
         for name, of_job in by_job.items()

@@ -79,6 +79,10 @@ class OneWindowModel:
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
         return possible(sm, dram, rate, power)
 
+    def profile(self, window: SoloWindow) -> Profile:
+        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
+        return estimated_profile(window, self.estimate(window))
+
 
 def asked(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """Features as trees see them: the same on every processor."""

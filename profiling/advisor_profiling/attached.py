@@ -19,7 +19,14 @@ from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.meter import Moment, RateMeter
 from advisor.runtime.counting import CounterFile, OutputLines, Tally, number_of, plain
-from advisor.runtime.processes import cpu_s, descendants, environment_of, owner_of
+from advisor.runtime.processes import (
+    MPS_SERVER,
+    cpu_s,
+    descendants,
+    environment_of,
+    name_of,
+    owner_of,
+)
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
@@ -32,7 +39,6 @@ from advisor_profiling.telemetry.nvml import (
     held_mib,
     list_gpus,
 )
-from advisor_profiling.testbed import strangers
 from advisor_profiling.window import Clock
 
 
@@ -278,12 +284,14 @@ class GpuLook:
     Attributes:
         means: By the columns of points; counters are means since the last look.
         pids: Processes that compute, without MPS servers.
+        is_whole: Whether each may use all of it: no MPS server may limit it, and there is no MIG.
         own_memory_mib: Memory of the processes that the look is about; None: not read.
     """
 
     gpu: Gpu
     means: Mapping[str, float]
     pids: tuple[int, ...]
+    is_whole: bool
     own_memory_mib: float | None
 
 
@@ -352,7 +360,7 @@ class SeenAlone:
 
         `idle_power_w` is that of an empty card of the model, where one was seen.
         """
-        if look is None:
+        if look is None or not look.is_whole:
             self._forget()
             return
         if count is not None:
@@ -473,10 +481,13 @@ class HostGpus:
             if source.gpu.memory_mib is not None and taken_mib is not None:
                 means[USED] = taken_mib if held is None else held
                 means[FREE] = source.gpu.memory_mib - taken_mib
+            computing = compute_pids(source.gpu.uuid)
+            pids = tuple(pid for pid in computing if not name_of(pid).startswith(MPS_SERVER))
             yield GpuLook(
                 gpu=source.gpu,
                 means={column: value for column, value in means.items() if value is not None},
-                pids=tuple(strangers(source.gpu)),
+                pids=pids,
+                is_whole=len(pids) == len(computing) and not source.gpu.mig,
                 own_memory_mib=source.processes_memory_mib(own) if own else None,
             )
             source.start_window()

@@ -127,9 +127,9 @@ def test_output_that_starts_again_is_counted_on(
     assert [told and (told.read(), told.close()) for told in both] == [(6, None), (7, None)]
 
 
-def one_look(watts: float = 300.0) -> GpuLook:
+def one_look(watts: float = 300.0, *, is_whole: bool = True) -> GpuLook:
     means = {"power_w": watts, "sm_active_percent": 40.0, "memory_free_mib": 1.0}
-    return GpuLook(gpu=CARD, means=means, pids=US, own_memory_mib=5000.0)
+    return GpuLook(gpu=CARD, means=means, pids=US, is_whole=is_whole, own_memory_mib=5000.0)
 
 
 def test_a_job_alone_is_kept_in_one_growing_window() -> None:
@@ -149,13 +149,16 @@ def test_a_job_alone_is_kept_in_one_growing_window() -> None:
 
 
 def test_nothing_is_kept_of_a_job_beside_another_or_that_stands_still() -> None:
-    """The time alone begins anew once the other has left; without a count there is no rate."""
+    """Nor of one that MPS may limit; the time alone begins anew once the other has left."""
     kept = list[SoloPoint]()
     one = alone(None, kept)
     for second in range(0, 170, 2):
         one.add(second, None if second == 50 else one_look(), None, None)
     assert [(p.window_s, p.rate, p.rate_unit) for p in kept] == [(60, 1.0, UNCOUNTED_UNIT)]
     assert kept[0].idle_power_w is None
+    limited = alone(None, kept)
+    for second in range(0, 100, 2):
+        limited.add(second, one_look(is_whole=False), None, None)
     still = alone(ToldProgress(ProgressSettings(), lambda: 7.0), kept)
     for second in range(0, 100, 2):
         still.add(second, one_look(), 7.0, None)

@@ -262,4 +262,4 @@ def test_windows_that_were_seen_make_one_estimate(settings: Settings) -> None:
     assert (never.rate_unit, never.whole_gpu_rate) == (UNCOUNTED_UNIT, 1.0)
     everything = all_profiles(settings, BUNDLED_MODEL)
     assert {"mine", "never", "bert-train"} <= everything.keys()
-    assert own_profiles(settings)[BUNDLED_MODEL, "mine"].whole_gpu_rate == 17.5
+    assert own_profiles(settings) == {}, "an audit takes these for sure"
