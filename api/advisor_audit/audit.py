@@ -30,7 +30,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias
 
@@ -61,6 +61,7 @@ from advisor_audit.packing import (
     SetKey,
     SlotCards,
     Survey,
+    Team,
     Walk,
     Walked,
     Workload,
@@ -87,11 +88,6 @@ WORLDS, DRAWS = 16, 25
 
 COMMON = 0.5
 """Of the variance, what all sets of a class share."""
-
-ONE_WINDOW_ENERGY = 0.03
-"""Standard deviation of what one window adds to the error of a set's energy: errors of the energy
-saved grow from 5.3 points to 5.9 without limits and from 4.6 to 6.2 with them
-(docs/measurements/sets.md, From one window on the whole GPU)."""
 
 Packers: TypeAlias = Mapping[str, Packer]
 """By GPU model."""
@@ -353,18 +349,24 @@ class SeenJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextProfile:
-    """A job whose profile would narrow the ranges."""
+class HostSet:
+    """Jobs that could move to one card; its ranges are of 90 %.
 
-    job: str
-    group: str
-    shared_hours: float
-    part_of_doubt: float
+    Attributes:
+        saved_w: For the same work, freed cards off.
+        command: Launches them so; jobs of a cluster are asked for by their names there.
+    """
+
+    jobs: tuple[str, ...]
+    speeds: tuple[float, ...]
+    limits_percent: tuple[float, ...]
+    power_w: float
+    saved_w: Interval
     command: str
 
 
-MOST_JOBS, MOST_SETS, MOST_NEXT = 500, 100, 10
-"""Jobs and sets that are listed, those with the most hours first; profiles that are asked for."""
+MOST_JOBS, MOST_SETS, MOST_PAIRS = 500, 100, 3
+"""Jobs and sets that are listed, those with the most hours first; pairs to begin with."""
 
 HOUR_S = 3600.0
 
@@ -531,38 +533,41 @@ class AuditTotals:
                         found[job] = tail
         return found
 
-    def profile_next(self) -> tuple[NextProfile, ...]:
-        """Jobs that were seen only and make the ranges wide: those whose energy is least known."""
-        doubt: dict[Workload, float] = defaultdict(float)
-        for team, hours in self.walked.teams.items():
-            one = self._set(team.key)
-            low, high = map(math.log, ENERGY_ERRORS[one.of_class])
-            wide = math.hypot((high - low) / (2 * NORMAL_90), ONE_WINDOW_ENERGY)
-            for job in set(team.jobs):
-                # A server's window shows its load and not what it could serve: twice as far off.
-                times = 2.0 if self.survey.seen[job].is_server else 1.0
-                if (team.key.model, job.known_as) not in self.survey.known:
-                    doubt[job] += times * hours * one.power_w * wide / len(team.jobs)
-        total = sum(doubt.values())
+    def first_pairs(self, worlds: Iterable[Packers]) -> tuple[HostSet, ...]:
+        """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
+        seen, together = self.survey.seen, defaultdict[Team, float](float)
+        for (jobs, key), hours in self.walked.teams.items():
+            # Of larger sets, each two.
+            for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
+                if not (seen[a].is_server or seen[b].is_server):
+                    together[Team((a, b), key._replace(members=(of_a, of_b)))] += hours
+        saved = saved_w({team.key for team in together}, worlds)
+
+        def worth(team: Team) -> float:
+            longest_s = max(seen[job].busy_s / len(seen[job].pods) for job in team.jobs)
+            return saved[team.key].low * together[team] / (1 + longest_s / HOUR_S)
+
+        best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            NextProfile(
-                job=job.name,
-                group=job.group,
-                shared_hours=self.walked.shared[job],
-                part_of_doubt=doubt[job] / total,
-                # Labels are chosen by whoever may start a pod.
-                command=shlex.join(
-                    (
-                        "advisor",
-                        "profile",
-                        f"--name={job.known_as}",
-                        "--",
-                        "COMMAND",
-                    )
-                ),
-            )
-            for job in sorted(doubt, key=lambda job: (-doubt[job], job))[:MOST_NEXT]
+            host_set(team.jobs, self._set(team.key), saved[team.key])
+            for team in best[: -MOST_PAIRS - 1 : -1]
         )
+
+
+def host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
+    """Jobs as one set, with what it saves."""
+    split = "/".join(f"{share:g}" for share in one.shares)
+    names = [job.known_as.partition(" (")[0] for job in jobs]
+    # Labels are chosen by whoever may start a pod.
+    command = ["advisor", "launch", *names, "--split"]
+    return HostSet(
+        jobs=tuple(job.name for job in jobs),
+        speeds=one.speeds,
+        limits_percent=one.shares,
+        power_w=one.power_w,
+        saved_w=saved,
+        command=shlex.join([*command, split if min(one.shares) < WHOLE else "uncapped"]),
+    )
 
 
 _LEFT_ALONE: Mapping[str, str] = {
@@ -632,6 +637,7 @@ class Audit:
 
     Attributes:
         left_out: Jobs that are not listed, since there are many.
+        first_pairs: To begin with, the best first.
         not_seen: Sentences: what the series do not show.
         to_prove: Sentences: what only a launch would show.
     """
@@ -643,7 +649,7 @@ class Audit:
     sets: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
     left_out: int
-    profile_next: tuple[NextProfile, ...]
+    first_pairs: tuple[HostSet, ...]
     not_seen: tuple[str, ...]
     to_prove: tuple[str, ...]
 
@@ -884,18 +890,21 @@ def audit(
     slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
     every = max(1, round(span_s / slot_s / SAMPLE))
     walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
+    worlds = [*_told(worlds_of(walk, wanted), on_progress)]
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
         walked=walk.walked,
         hours=hours,
         prices=wanted.prices,
-        saved=saved(walk.walked, walk.packers, _told(worlds_of(walk, wanted), on_progress)),
+        saved=saved(walk.walked, walk.packers, worlds),
     )
-    return _answer(source, wanted, totals, len(pages.mig()))
+    return _answer(source, wanted, totals, len(pages.mig()), worlds)
 
 
-def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Audit:
+def _answer(
+    source: Source, wanted: Wanted, totals: AuditTotals, mig: int, worlds: Sequence[Packers]
+) -> Audit:
     strays = source.asked.strays
     left_out = f"{strays:,} samples are left out: their times are over a year off the others"
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
@@ -920,7 +929,7 @@ def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Au
         sets=totals.sets(),
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
-        profile_next=totals.profile_next(),
+        first_pairs=totals.first_pairs(worlds),
         not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
@@ -1054,17 +1063,6 @@ class HostJob:
     rate: float | None
     rate_unit: str | None
     alone_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSet:
-    """Jobs that could move to one card, as a set of an audit; its ranges are of 90 %."""
-
-    jobs: tuple[str, ...]
-    speeds: tuple[float, ...]
-    limits_percent: tuple[float, ...]
-    power_w: float
-    saved_w: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1252,17 +1250,10 @@ def _at_half(profile: Profile) -> float:
 
 def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
     """Sets that save most first."""
-    found, worlds = list[HostSet](), worlds_of(walk, wanted)
+    worlds = worlds_of(walk, wanted)
     saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
-    for jobs, key in walk.walked.teams:
-        one = walk.packers[key.model].set_of(key.members, key.level)
-        found.append(
-            HostSet(
-                jobs=tuple(job.name for job in jobs),
-                speeds=one.speeds,
-                limits_percent=one.shares,
-                power_w=one.power_w,
-                saved_w=saved[key],
-            )
-        )
+    found = [
+        host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
+        for jobs, key in walk.walked.teams
+    ]
     return sorted(found, key=lambda one: -one.saved_w.value)

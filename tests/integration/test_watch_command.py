@@ -162,7 +162,9 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     assert 0.5 < half["low"] < half["high"] <= 1
     assert half["low"] <= half["value"] <= half["high"]
     (together,) = seen["together"]
-    assert set(together) == {"jobs", "speeds", "limits_percent", "power_w", "saved_w"}
+    assert set(together) == {
+        "jobs", "speeds", "limits_percent", "power_w", "saved_w", "command"
+    }  # fmt: skip
     assert (together["jobs"], seen["free_gpus"]) == ([one["job"], two["job"]], [3])
     saved_w = together["saved_w"]
     assert 0 < saved_w["low"] < saved_w["value"] < saved_w["high"] < 360

@@ -193,7 +193,8 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
             f"freed cards off ({seen.basis})"
         )
     if seen.together:
-        yield "none of it was tried, and a job that runs cannot move: advisor launch starts them so"
+        yield "none of it was tried, and a job that runs cannot move; to start them so:"
+        yield from (one.command for one in seen.together)
 
 
 def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None) -> Job:
