@@ -12,11 +12,11 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.records import DOUBTFUL, Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
+from advisor.predict.kernels import computes_in_bursts
 from advisor.predict.one_window import mean_window, window_of_point
 from advisor.predict.profiles import (
     IDLE,
     Profile,
-    computes_in_bursts,
     make_profiles,
     probed_kernels,
     serving_of,
@@ -90,7 +90,7 @@ def find_profiles(
         InputError: a job has no profile, or there is not just one GPU model in common.
         StoreError: the store cannot be read.
     """
-    stored = _stored(settings, dict.fromkeys(names))
+    stored = stored_points(settings, dict.fromkeys(names))
     known = known_profiles(stored, names)
     if file:
         given = known_profiles(points := _solo_points(read_points(file)), names)
@@ -114,7 +114,7 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
     Raises:
         StoreError: the store cannot be read.
     """
-    bundled, stored = bundled_solo_points(), _stored(settings, [None])
+    bundled, stored = bundled_solo_points(), stored_points(settings, [None])
     names = {point.job for point in (*bundled, *stored)}
     own, theirs = (known_profiles(points, names) for points in (stored, bundled))
     known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
@@ -128,7 +128,7 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
         InputError: the file cannot be read.
         StoreError: the store cannot be read.
     """
-    sources = [_stored(settings, [None]), _solo_points(read_points(file)) if file else []]
+    sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
     found = [make_profiles(undisputed(points)) for points in sources]
     return {(model, job): p for of in found for (job, model), p in of.items()}
 
@@ -218,7 +218,7 @@ def no_profile(
     )
 
 
-def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
+def stored_points(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
     """The stored points of some jobs; of all with None."""
     with begun_store(settings) as store:
         # What is not UTF-8 on a command line has parts that no database takes, and names no job.
@@ -289,7 +289,7 @@ def _known(settings: Settings, file: Path | None) -> set[str]:
     from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
     given = _solo_points(read_points(file)) if file else []
-    points = (*given, *_stored(settings, [None]), *bundled_solo_points())
+    points = (*given, *stored_points(settings, [None]), *bundled_solo_points())
     defined, _ = sound_jobs(settings.jobs_dir)
     return {job.name for job in defined} | {point.job for point in points}
 
