@@ -24,12 +24,14 @@ job alone at that speed. They know nothing of errors of the profiles.
 
 import hashlib
 import math
+import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
+from advisor.core.job import Job
 
 SCHEMA_VERSION = 11
 
@@ -216,6 +218,36 @@ class PairPoint(Measured):
         )
 
 
+KEPT_S = 60.0
+"""What is seen of a job alone is kept after so long."""
+
+CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
+"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+
+
+def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
+    """What was seen of a job that had the whole GPU to itself, by columns of a point."""
+    active = seen.get("sm_active_percent", WHOLE)
+    waits = seen["job_cpu_percent"] >= CORE_PERCENT and active < IDLE_PERCENT
+    # A server that declares no demand has that which arrives.
+    demand = seen["rate"] if job.progress.histogram else None
+    return SoloPoint(
+        job=job.name,
+        mode="uncapped",
+        share_percent=WHOLE,
+        offered_rate=job.offered_rate or demand,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        driver=gpu.driver,
+        power_limit_w=gpu.power_limit_w,
+        source="watch",
+        host=socket.gethostname(),
+        flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
+        **seen,
+    )
+
+
 Point = SoloPoint | PairPoint
 
 
@@ -271,6 +303,11 @@ ONE_WINDOW = "one-window"
 
 BACKLOG = "backlog"
 
+SEEN = "seen"
+
+UNCOUNTED_UNIT = "windows"
+"""Unit of the rate 1 of a job whose progress was not counted: it has relative speeds alone."""
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -303,6 +340,7 @@ FLAGS: dict[str, str] = {
     BACKLOG: "a server answered more than arrives, or far later than at half the GPU: it emptied a "
     "queue from its start or a burst",
     "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
+    SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
 """Every flag that a point can carry, and its meaning."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
+from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.split import ISOLATING, NINE
 from advisor.core.wording import listed
 from advisor.decide.decision import (
@@ -238,6 +238,11 @@ def of_profile(profile: Profile) -> Iterator[str]:
         yield (
             f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated; "
             f"measure them: advisor profile {profile.job}"
+        )
+    if profile.rate_unit == UNCOUNTED_UNIT:
+        yield (
+            f"the progress of {profile.job} was not counted while it was watched: its speeds are "
+            "relative, and a launch of it has no forecast (docs/progress.md)"
         )
     if SLOW_ALONE in profile.flags:
         yield (

@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Never, TypeAlias
+from typing import Any, Never, TypeAlias
 
+from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
 from advisor.core.job import VERDICT_FLAGS
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
-from advisor.core.telemetry import TelemetrySource
+from advisor.core.telemetry import COUNTERS, TelemetrySource, counters_of
 from advisor.core.wording import listed
 from advisor.errors import (
+    AdvisorError,
     JobError,
     LimitBrokenError,
     LimitNotProvenError,
@@ -71,7 +73,7 @@ class SetMonitor:
         # Of a record its own clock.
         self._now_s = now_s or time.monotonic
         self.mode = backend.mode if pair.split.is_limited else pair.split.sharing
-        self._meter = CardMeter(source)
+        self._meter, self._source = CardMeter(source), source
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
         self.jobs = tuple(map(partial(JobMonitor, now_s=self.begun_s), jobs, pair.parts))
@@ -103,12 +105,31 @@ class SetMonitor:
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
+        self._begun_cpu_s = sum(one.job.cpu_s() for one in running)
+        with suppress(AdvisorError):
+            source.start_window()
         open_gates([one.job for one in running], [one.part.solo_rate for one in running])
 
     @property
     def is_void(self) -> bool:
         """Its work is none that was done cheaper: of wrong results, or beyond a broken limit."""
         return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
+
+    def of_only_job(self) -> dict[str, Any] | None:
+        """Columns of a point: what the only job did to the whole GPU; None: it has not all of it.
+
+        Raises:
+            SourceError: the GPU cannot be read.
+        """
+        if self.pair.split.shares != (WHOLE,) or self.jobs[0].over:
+            return None
+        job, read_s = self.jobs[0].job, self._now_s() - self.begun_s
+        counters = counters_of(self._source.read([*COUNTERS]))
+        return {
+            **asdict(counters),
+            "memory_used_mib": self._source.processes_memory_mib(job.pids()),
+            "job_cpu_percent": max(0.0, WHOLE * (job.cpu_s() - self._begun_cpu_s) / read_s),
+        }
 
     @property
     def over(self) -> bool:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Observation
+from advisor.core.records import Record
 from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
@@ -46,7 +46,7 @@ class LaunchContext:
         source: Telemetry of the GPU.
         environment: Of jobs, without limits and without secrets.
         open_backend: What enforces the shares of a set; closed with each set.
-        remember: Keeps an observation where others find it; may fail without harm.
+        remember: Keeps what was seen where others find it; may fail without harm.
         renew: Says what is to be expected at another demand; None: nobody does.
     """
 
@@ -54,7 +54,7 @@ class LaunchContext:
     source: TelemetrySource
     environment: Mapping[str, str]
     open_backend: Callable[[Sharing], Backend]
-    remember: Callable[[Observation], None]
+    remember: Callable[[Record], None]
     renew: Renew | None = None
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
+from advisor.core.interval import NORMAL_90
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
@@ -67,10 +68,12 @@ class _ManyAlone:
     Attributes:
         shares: Limit of each kind at each level: safe, and within its profile.
         alone: There; shape (kinds + 1, levels) each.
+        doubt: Of the rates there (`Profile.doubt`).
     """
 
     shares: Floats
     alone: JobsAlone
+    doubt: Floats
     limit_w: float
 
     def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
@@ -84,7 +87,8 @@ class _ManyAlone:
         could = alone.could
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        low = SPEED_ENDS[alone.classes, 0] * could
+        off = np.log(SPEED_ENDS[alone.classes, 0]), NORMAL_90 * self.doubt[sets.T, level]
+        low = could * np.exp(-np.hypot(*off))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
         )
@@ -160,6 +164,9 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
     return _ManyAlone(
         shares=_with_empty_seat(shares),
         alone=JobsAlone(**seated),
+        doubt=_with_empty_seat(
+            np.array([p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)])
+        ),
         limit_w=min(limits, default=np.inf),
     )
 

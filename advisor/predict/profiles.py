@@ -187,6 +187,8 @@ class Profile:
         gpu_uuids: Cards that its points are of.
         in_bursts: Whether it has the whole GPU for a while, and then pauses.
         kernels: Its kernels on the whole GPU; None: not known.
+        doubt: Standard deviations of the logarithms of rate and power over the shares, shape
+            (2, shares), where they were estimated; None: they were measured.
     """
 
     job: str
@@ -208,6 +210,12 @@ class Profile:
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
     kernels: Kernels | None = None
+    doubt: Floats | None = None
+
+    def doubt_at(self, shares: Floats) -> Floats:
+        """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
+        known = np.zeros((2, len(self.shares))) if self.doubt is None else self.doubt
+        return np.array([np.interp(shares, self.shares, of) for of in known])
 
     def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
         """Columns at these shares, all that are not named, linear between the measured ones; (n,).

@@ -31,6 +31,7 @@ from advisor.predict.predictions import (
     possible_speeds,
     predict_exclusive,
     solo_of,
+    with_doubt,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
 
@@ -519,7 +520,9 @@ class AnyWay:
         both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
         found = joined(splits, *parts)
-        return replace(found, latencies_p99_ms=parts[0].latencies_p99_ms) if serves else found
+        if serves:
+            found = replace(found, latencies_p99_ms=parts[0].latencies_p99_ms)
+        return with_doubt(found, profiles)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

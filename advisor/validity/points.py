@@ -31,6 +31,7 @@ from advisor.core.records import (
     DEGENERATE,
     DOUBTFUL,
     RESULTS_ONLY,
+    SEEN,
     SLOW_ALONE,
     UNREAD,
     WRONG,
@@ -248,8 +249,8 @@ def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     return is_late or is_catching_up(point.rate, point.offered_rate, point.window_s)
 
 
-NO_PROFILE = WRONG | {RESULTS_ONLY}
-"""Flags of points that are in no profile."""
+NO_PROFILE = WRONG | {RESULTS_ONLY, SEEN}
+"""Flags of points that are in no profile; what was seen makes an estimate where there is none."""
 
 
 def is_usable(point: SoloPoint) -> bool:

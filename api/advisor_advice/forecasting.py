@@ -8,6 +8,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
@@ -245,7 +246,7 @@ def renewed(
     And which of their promises that would break, in words.
 
     Raises:
-        InputError: a job has no profile.
+        InputError: a job has no profile, or none with a rate alone.
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
@@ -261,17 +262,15 @@ def renewed(
     expected, manifest, _ = _predicted(pair, found, gpu, settings)
     tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
     speeds = [part.speed.value for part in expected.parts]
-    seen, forecast = (
-        Trial(pair, speeds, tails_ms, expected.power_w.value),
-        _forecast(expected, manifest, found),
-    )
+    if (forecast := _forecast(expected, manifest, found)) is None:
+        raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
     for n, (part, rate) in enumerate(zip(pair.parts, demands, strict=True)):
         if rate is None and part.solo_rate:  # on this host, as known at the launch, with its error
             factor, spread = part.solo_rate / forecast.jobs[n].solo_rate, 2**0.5 * part.host_spread
             forecast = (
                 at_rate(replace(pair, forecast=forecast), n, factor, spread).forecast or forecast
             )
-    return forecast, seen.broken
+    return forecast, Trial(pair, speeds, tails_ms, expected.power_w.value).broken
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:
@@ -300,7 +299,10 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     )
 
 
-def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
+def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast | None:
+    """None where a rate alone is not known: there is nothing to compare with."""
+    if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
+        return None
     return Forecast(
         model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
@@ -382,15 +384,17 @@ def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> Launc
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
     job, (job_hash, values) = part.job, profile.reported or (None, None)
+    # Progress that nobody counted while it was watched says nothing of what is counted now.
+    is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
     return replace(
         part,
         job=job,
-        solo_rate=profile.whole_gpu_rate,
+        solo_rate=profile.whole_gpu_rate if is_counted else None,
         # Below the smallest measured share a profile says nothing.
         share_rate=float(profile.at([share_percent])["rate"][0])
-        if share_percent >= profile.shares[0]
+        if is_counted and share_percent >= profile.shares[0]
         else None,
         solo_power_w=profile.whole_gpu_power_w,
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,

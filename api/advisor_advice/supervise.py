@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Observation
+from advisor.core.records import Record
 from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
@@ -78,7 +78,7 @@ def _open_context(
         )
 
 
-def _remember(seen: Observation, settings: Settings) -> None:
+def _remember(seen: Record, settings: Settings) -> None:
     with open_store(settings.database_url, settings.home) as store:
         store.add([seen])
 

@@ -23,8 +23,10 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
 from advisor.core.records import (
     BACKLOG,
+    CORE_PERCENT,
     COUNTER_BOUND,
     HEAT,
+    IDLE_PERCENT,
     Counters,
     PairPoint,
     Point,
@@ -896,5 +898,5 @@ def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bo
     if active is None or not gpu.units_total or not all(units):
         return False
     granted = min(gpu.units_total, sum(filter(None, units)))
-    idle = active < 70 * granted / gpu.units_total
-    return idle and any((part.cpu_percent or 0) >= 90 for part in parts)
+    idle = active < IDLE_PERCENT * granted / gpu.units_total
+    return idle and any((part.cpu_percent or 0) >= CORE_PERCENT for part in parts)

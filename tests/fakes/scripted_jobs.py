@@ -189,6 +189,9 @@ class ScriptedJob:
     def tail(self) -> str:
         return self.script.tail
 
+    def cpu_s(self) -> float:
+        return self._now_s / 2
+
     def pids(self) -> list[int]:
         """One number by name, which no process has."""
         return [] if self.exit_code is not None else [pid_of(self.job.name)]
@@ -302,6 +305,12 @@ class Meter:
         self._read_s = self.clock.now_s
         return {name: self.total_j if name == ENERGY_GPU else None for name in names}
 
+    def start_window(self) -> None:
+        pass
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float:
+        return 5000.0 * bool(pids)
+
 
 class Watch:
     """Jobs that are watched: `a`, `b` and more, each at 100 steps per second and 300 W alone."""
@@ -329,6 +338,7 @@ class Watch:
         self.backend = ScriptedBackend(self.clock, **(backend or {}))
         self.meter = Meter(self.clock)
         scripts = (a or Script(), b or Script(), *more)
+        scripts = scripts[:1] if len(split.shares) == 1 else scripts
         of = jobs or tuple(Job(name=name, command=("true",)) for name in "abcd"[: len(scripts)])
         self.jobs = tuple(
             ScriptedJob(job, script, self.clock, self.backend)

@@ -421,3 +421,22 @@ def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
     assert calm
     assert limited
     assert calm.high / calm.value < limited.high / limited.value
+
+
+def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
+    """Where its share was estimated; expected values, its partner and the whole GPU stay."""
+    doubt = np.array([[0.3] * 9 + [0.0], [0.1] * 9 + [0.0]])
+    known, sure = job("a"), job("b")
+    splits = [Split((30.0, 70.0)), without_limits("uncapped", 2)]
+    before, after = (
+        AnyWay(SetPredictor()).predict([one, sure], splits)
+        for one in (known, replace(known, doubt=doubt))
+    )
+    np.testing.assert_allclose(after.speeds[0], before.speeds[0])
+    np.testing.assert_allclose(after.speeds[:, :, 1], before.speeds[:, :, 1])
+    np.testing.assert_allclose(after.power_w[:, 1], before.power_w[:, 1])
+    np.testing.assert_allclose(after.speeds[:, 1], before.speeds[:, 1])
+    assert after.speeds[1, 0, 0] < 0.9 * before.speeds[1, 0, 0]
+    assert after.speeds[2, 0, 0] == before.speeds[2, 0, 0] == 1, "no faster than alone"
+    assert after.power_w[1, 0] < before.power_w[1, 0] < before.power_w[2, 0] < after.power_w[2, 0]
+    assert after.efficiency_factors[0, 0] < before.efficiency_factors[0, 0]
