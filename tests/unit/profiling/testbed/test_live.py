@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -193,6 +193,28 @@ def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
     process.go(1)
     process.hold()
     assert job.log == [cores.waiting, cores.slots[1], "go", "hold", cores.waiting]
+
+
+def test_jobs_of_a_second_testbed_have_cores_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first keeps the process to one core, and gives the others back when it ends."""
+    own = {"cores": set(range(8))}
+    backend = SimpleNamespace(gpu=GPU, mode="mps", max_clients=48, check_alive=None, spoiled=None)
+    source = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: own["cores"])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: own.update(cores={*cores}))
+    monkeypatch.setattr(testbed, "live_backend", lambda *args: nullcontext(backend))
+    monkeypatch.setattr(testbed, "open_source", lambda *args: source)
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home")})
+    plans = list[tuple[frozenset[int], ...]]()
+    for _ in range(2):
+        with testbed.live_testbed(settings, "0", None, None, "run") as live:
+            plans.append(live.cores.slots)
+            assert own["cores"] == live.cores.own
+    first, second = plans
+    assert first == second
+    assert not first[0] & first[1]
 
 
 def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:
