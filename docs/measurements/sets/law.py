@@ -53,10 +53,7 @@ LAWS = tuple(
     )
 )
 CORNERS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
-TURNS = tuple(
-    (kept / 50, change_us / 1e6)
-    for kept, change_us in itertools.product(range(35, 51), range(30, 101, 4))
-)
+TURNS = tuple(kept / 50 for kept in range(35, 51))
 
 
 def main() -> None:
@@ -102,7 +99,7 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     gaps = Nearest(round_robin, LAWS, all_laws, shared)
     launches = Nearest(guess, LAWS, all_laws, shared)
     corners = Nearest(on_own_sms, CORNERS, np.array(CORNERS), ways["own SMs"])
-    in_turns = Nearest(by_turns, TURNS, tuple(np.array(TURNS).T), ways["time-sliced"])
+    in_turns = Nearest(by_turns, TURNS, np.array(TURNS), ways["time-sliced"])
     judged = left_out(shared, gaps.fit)
     guessed = left_out(shared, launches.fit, is_counted=False)
     over_w, fuller = fitted_watts(shared, gaps.fit(shared))
@@ -115,8 +112,8 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
         constants["CORNER"] = corners.best(own)
         judged += left_out(own, corners.fit)
     if sliced := ways["time-sliced"]:
-        constants["TURNS_KEPT"], constants["CHANGE_S"] = in_turns.best(sliced)
-        judged += left_out(sliced, in_turns.fit)
+        constants["TURNS_KEPT"] = in_turns.best(sliced)
+        judged += left_out(sliced, in_turns.fit, lambda rows, kept: (over_w, fuller))
     return constants, judged, guessed
 
 

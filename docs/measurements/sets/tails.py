@@ -69,7 +69,8 @@ class Tail:
     @property
     def is_said(self) -> bool:
         """Whether the law of speeds says that its demand is met: others are not offered."""
-        return self.mode == "time-sliced" or float(self.beside.could[self.place, 0]) >= MET
+        could = self.beside.in_turns if self.mode == "time-sliced" else self.beside.could
+        return float(could[self.place, 0]) >= MET
 
     @property
     def is_in_half(self) -> bool:
