@@ -47,10 +47,12 @@ class RoundRobin:
             cores say how many there are.
         gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
             SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
+        batches: Of a server, SM activity alone over that which full batches would need.
     """
 
     launch_s: float
     gaps: float
+    batches: float
 
     def kernels(
         self,
@@ -79,8 +81,7 @@ class RoundRobin:
         if counted:
             made = counted.per_unit * rate
         elif serves:
-            # Alone it answers in batches that are far from full.
-            made = active / (2 * held_s)
+            made = active / (self.batches * held_s)
         else:
             made = min(cores, 1.0) / self.launch_s * rate / whole_rate
         made = np.maximum(made, 1e-3)
@@ -249,7 +250,7 @@ SLICED = CLASSES.index("time-sliced")
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
-ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
+ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5)
 
 UNREAD_CORES = (1.0, 0.4)
 """CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
@@ -271,11 +272,11 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.46, 1.29),
         "own SMs, one fills": (0.54, 1.11),
-        "none fills": (0.68, 1.33),
-        "fills": (0.81, 1.2),
-        "beside one that fills": (0.61, 1.53),
-        "fills, guessed": (0.71, 1.53),
-        "beside one that fills, guessed": (0.33, 2.19),
+        "none fills": (0.7, 1.39),
+        "fills": (0.75, 1.2),
+        "beside one that fills": (0.6, 1.69),
+        "fills, guessed": (0.72, 1.61),
+        "beside one that fills, guessed": (0.3, 2.46),
         "time-sliced": (0.74, 1.21),
     }
 )
@@ -286,11 +287,11 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.83, 1.15),
         "own SMs, one fills": (0.92, 1.09),
-        "none fills": (0.91, 1.21),
+        "none fills": (0.9, 1.19),
         "fills": (0.83, 1.03),
-        "beside one that fills": (0.89, 1.09),
-        "fills, guessed": (0.83, 1.04),
-        "beside one that fills, guessed": (0.87, 1.09),
+        "beside one that fills": (0.88, 1.17),
+        "fills, guessed": (0.78, 1.04),
+        "beside one that fills, guessed": (0.85, 1.17),
         "time-sliced": (0.8, 1.26),
     }
 )
@@ -300,11 +301,11 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.74, 1.15),
         "own SMs, one fills": (0.84, 1.06),
-        "none fills": (0.81, 1.13),
+        "none fills": (0.82, 1.13),
         "fills": (0.95, 1.15),
-        "beside one that fills": (0.84, 1.07),
+        "beside one that fills": (0.83, 1.09),
         "fills, guessed": (0.95, 1.2),
-        "beside one that fills, guessed": (0.78, 1.07),
+        "beside one that fills, guessed": (0.84, 1.11),
         "time-sliced": (0.86, 1.15),
     }
 )
@@ -314,12 +315,12 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
         "own SMs": Interval(1.0, 0.61, 1.36),
         "own SMs, one fills": Interval(1.0, 0.37, 2.5),
-        "none fills": Interval(1.0, 0.51, 2.45),
+        "none fills": Interval(1.0, 0.51, 2.34),
         "fills": Interval(1.0, 0.51, 2.07),
         "beside one that fills": Interval(1.0, 0.27, 2.37),
-        "fills, guessed": Interval(1.0, 0.58, 3.1),
-        "beside one that fills, guessed": Interval(1.0, 0.26, 2.77),
-        "time-sliced": Interval(5.0, 3.1, 44.95),
+        "fills, guessed": Interval(1.0, 0.55, 2.07),
+        "beside one that fills, guessed": Interval(1.0, 0.28, 2.79),
+        "time-sliced": Interval(5.0, 2.94, 16.49),
     }
 )
 """p99 for each 1 that `TAILS` says, of servers that it was not fitted to and where their demand is
@@ -604,7 +605,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
     waits = CPU_BOUND in profile.flags or profile.in_bursts
     if math.isnan(cores):
-        waits, cores = waits or not is_filling, UNREAD_CORES[is_filling]
+        waits, cores = True, UNREAD_CORES[is_filling]
     serves = kind_of(profile) == "server"
     kernels = ROUND_ROBIN.kernels(
         profile.kernels,
