@@ -177,6 +177,16 @@ def _most_beside(values: Floats) -> Floats:
     return np.asarray(np.where(values == first, second, first), dtype=np.float64)
 
 
+def later(jobs: "JobsAlone", turn_ms: float) -> Floats:
+    """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
+
+    A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
+    """
+    count = np.count_nonzero(jobs.share > 0, axis=0)
+    longer: Floats = count + (count - 1) * turn_ms / np.maximum(jobs.p99_ms, 1e-9)
+    return longer
+
+
 def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """What each could do of its speed where the driver gives them equal turns.
 
@@ -258,8 +268,8 @@ the GPU; medians of the bundled jobs that are no servers."""
 
 TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0)
 
-TURNS_KEPT = 0.92
-"""Of `turns`."""
+TURNS_KEPT, TURN_MS = 0.92, 3.0
+"""Of `turns` and `later`."""
 
 FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
@@ -320,12 +330,11 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
         "beside one that fills": Interval(1.0, 0.27, 2.37),
         "fills, guessed": Interval(1.0, 0.55, 2.07),
         "beside one that fills, guessed": Interval(1.0, 0.28, 2.79),
-        "time-sliced": Interval(5.0, 2.94, 16.49),
+        "time-sliced": Interval(0.94, 0.74, 3.08),
     }
 )
-"""p99 for each 1 that `TAILS` says, of servers that it was not fitted to and where their demand is
-said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py); time-sliced for each 1
-alone."""
+"""p99 for each 1 that `TAILS` or `later` says, of servers that `TAILS` was not fitted to and where
+their demand is said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py)."""
 
 
 def fills(profile: Profile) -> bool:
@@ -448,9 +457,9 @@ class SetPredictor:
         for job, profile in enumerate(profiles):
             bounds[:, job] = possible_speeds(profile, bounds[:, job])
         alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
-        longer = np.where(in_turns | apart, 1.0, TAILS.longer(alone))
+        longer = np.where(in_turns, later(alone, TURN_MS), TAILS.longer(alone))
         of_class = np.where(apart, 1.0, np.moveaxis(P99_ENDS[classes], -1, 0))
-        tails_ms = of_class * (longer * alone_ms)
+        tails_ms = of_class * (np.where(apart, 1.0, longer) * alone_ms)
         limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
         kept, worst = alone.kept(speeds), classes.max(axis=0)
         watts = power_w(

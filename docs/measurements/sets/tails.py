@@ -28,7 +28,7 @@ from rows import Row, measured_rows, rows_of_pairs
 
 from advisor.decide.limits import CHANCES
 from advisor.predict.profiles import Floats, make_profiles
-from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
+from advisor.predict.sets import CLASSES, TAILS, TURN_MS, JobsAlone, SetClass, Tails, later
 from advisor_data.bundled import bundled_solo_points
 
 NO_KERNEL_S = 1.0
@@ -98,6 +98,7 @@ def main() -> None:
     mps = under_mps(tails)
     law, by_others = fitted(mps)
     print("TAILS =", law)
+    print("TURN_MS =", turn_ms(tails))
     said = {
         "as long as alone": [1.0] * len(mps),
         "the law": by_others,
@@ -136,12 +137,27 @@ def fitted(mps: Sequence[Tail]) -> tuple[Tails, list[float]]:
     return nearest(mps), left_out(mps, lambda free: by(nearest(free)))
 
 
+def turn_ms(tails: Iterable[Tail]) -> float:
+    """`TURN_MS` of the smallest error of time-sliced windows."""
+    sliced = [tail for tail in tails if tail.mode == "time-sliced" and tail.is_said]
+
+    def off(ms: float) -> float:
+        return sum(abs(math.log(tail.longer / in_turn(ms, tail))) for tail in sliced)
+
+    return min((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), key=off)
+
+
+def in_turn(ms: float, tail: Tail) -> float:
+    """What `later` says of it."""
+    return float(later(tail.beside, ms)[tail.place, 0])
+
+
 def ratios(
     tails: Sequence[Tail], said: Sequence[float]
 ) -> dict[SetClass, list[tuple[Tail, float]]]:
-    """Of each class p99 over what is said of windows under MPS; in turns over that alone."""
+    """Of each class p99 over what is said."""
     found: dict[SetClass, list[tuple[Tail, float]]] = defaultdict(list)
-    sliced = [(tail, 1.0) for tail in tails if tail.mode == "time-sliced"]
+    sliced = [(tail, in_turn(TURN_MS, tail)) for tail in tails if tail.mode == "time-sliced"]
     for tail, value in [*zip(under_mps(tails), said, strict=True), *sliced]:
         if tail.is_said:
             found[tail.of_class].append((tail, tail.longer / value))

@@ -21,7 +21,9 @@ from advisor.predict.profiles import Kernels, Profile, Serving, make_profiles
 from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
+    P99_ERRORS,
     TAILS,
+    TURN_MS,
     TURNS_KEPT,
     AnyWay,
     JobsAlone,
@@ -229,6 +231,17 @@ def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:
     assert in_turns(*[small] * 5) == pytest.approx([TURNS_KEPT] * 5)
     # Each of three wants the time of its kernels, 0.36, and half of that to 0.36 ** 0.5.
     assert in_turns(*[half_idle] * 3) == pytest.approx([TURNS_KEPT / 3 / 0.48] * 3)
+
+
+def test_in_turns_a_request_waits_for_the_turn_of_each_other_job() -> None:
+    server, big = job("server", serving=TIMED), of_kernels("big", 1e-3, 99.0)
+    for others in (1, 3):
+        found = predicted([server, *[big] * others], without_limits("time-sliced", others + 1))
+        latency_ms = found.parts[0].latency_p99_ms
+        assert latency_ms is not None
+        # Alone it takes 4 ms.
+        said_ms = 4.0 * (1 + others) + others * TURN_MS
+        assert latency_ms.value == pytest.approx(said_ms * P99_ERRORS["time-sliced"].value)
 
 
 def test_a_server_saves_power_beside_others() -> None:
