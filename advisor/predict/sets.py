@@ -177,16 +177,6 @@ def _most_beside(values: Floats) -> Floats:
     return np.asarray(np.where(values == first, second, first), dtype=np.float64)
 
 
-def later(jobs: "JobsAlone", turn_ms: float) -> Floats:
-    """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
-
-    A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
-    """
-    count = np.count_nonzero(jobs.share > 0, axis=0)
-    longer: Floats = count + (count - 1) * turn_ms / np.maximum(jobs.p99_ms, 1e-9)
-    return longer
-
-
 def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """What each could do of its speed where the driver gives them equal turns.
 
@@ -201,10 +191,10 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """
     runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.own_s)
     wanted = np.where(runs < 1 - 1e-6, (runs + jobs.made * jobs.hold_s) / 2, 1.0)
-    wanted *= (is_there := jobs.share > 0)
+    wanted *= jobs.share > 0
     part = _level(wanted, 1.0) / np.maximum(wanted, 1e-9)
     part = np.where(jobs.served, part, np.minimum(1.0, part))
-    beside: Floats = np.where(np.count_nonzero(is_there, axis=0) > 1, kept, 1.0)
+    beside: Floats = np.where(np.count_nonzero(jobs.share, axis=0) > 1, kept, 1.0)
     return part * beside
 
 
@@ -269,7 +259,7 @@ the GPU; medians of the bundled jobs that are no servers."""
 TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0)
 
 TURNS_KEPT, TURN_MS = 0.92, 3.0
-"""Of `turns` and `later`."""
+"""Of `turns` and `JobsAlone.later`."""
 
 FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
@@ -333,8 +323,8 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
         "time-sliced": Interval(0.94, 0.74, 3.08),
     }
 )
-"""p99 for each 1 that `TAILS` or `later` says, of servers that `TAILS` was not fitted to and where
-their demand is said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py)."""
+"""p99 for each 1 that is said, of servers that `TAILS` was not fitted to and where their demand is
+said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py)."""
 
 
 def fills(profile: Profile) -> bool:
@@ -457,7 +447,7 @@ class SetPredictor:
         for job, profile in enumerate(profiles):
             bounds[:, job] = possible_speeds(profile, bounds[:, job])
         alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
-        longer = np.where(in_turns, later(alone, TURN_MS), TAILS.longer(alone))
+        longer = np.where(in_turns, alone.later(), TAILS.longer(alone))
         of_class = np.where(apart, 1.0, np.moveaxis(P99_ENDS[classes], -1, 0))
         tails_ms = of_class * (np.where(apart, 1.0, longer) * alone_ms)
         limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
@@ -582,6 +572,15 @@ class JobsAlone:
     def in_turns(self) -> Floats:
         """As `could`, where the driver gives them equal turns."""
         return np.minimum(self.reach, self.rate * turns(self, TURNS_KEPT))
+
+    def later(self, turn_ms: float = TURN_MS) -> Floats:
+        """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
+
+        A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
+        """
+        count = np.count_nonzero(self.share, axis=0)
+        longer: Floats = count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
+        return longer
 
     def saved(self, fuller: float | Floats = FULLER) -> Floats:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""

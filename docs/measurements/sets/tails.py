@@ -28,7 +28,7 @@ from rows import Row, measured_rows, rows_of_pairs
 
 from advisor.decide.limits import CHANCES
 from advisor.predict.profiles import Floats, make_profiles
-from advisor.predict.sets import CLASSES, TAILS, TURN_MS, JobsAlone, SetClass, Tails, later
+from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
 from advisor_data.bundled import bundled_solo_points
 
 NO_KERNEL_S = 1.0
@@ -142,14 +142,9 @@ def turn_ms(tails: Iterable[Tail]) -> float:
     sliced = [tail for tail in tails if tail.mode == "time-sliced" and tail.is_said]
 
     def off(ms: float) -> float:
-        return sum(abs(math.log(tail.longer / in_turn(ms, tail))) for tail in sliced)
+        return sum(abs(math.log(t.longer / t.beside.later(ms)[t.place, 0])) for t in sliced)
 
     return min((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), key=off)
-
-
-def in_turn(ms: float, tail: Tail) -> float:
-    """What `later` says of it."""
-    return float(later(tail.beside, ms)[tail.place, 0])
 
 
 def ratios(
@@ -157,7 +152,7 @@ def ratios(
 ) -> dict[SetClass, list[tuple[Tail, float]]]:
     """Of each class p99 over what is said."""
     found: dict[SetClass, list[tuple[Tail, float]]] = defaultdict(list)
-    sliced = [(tail, in_turn(TURN_MS, tail)) for tail in tails if tail.mode == "time-sliced"]
+    sliced = [(t, t.beside.later()[t.place, 0]) for t in tails if t.mode == "time-sliced"]
     for tail, value in [*zip(under_mps(tails), said, strict=True), *sliced]:
         if tail.is_said:
             found[tail.of_class].append((tail, tail.longer / value))

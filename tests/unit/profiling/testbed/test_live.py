@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -199,22 +200,27 @@ def test_jobs_of_a_second_testbed_have_cores_of_their_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first keeps the process to one core, and gives the others back when it ends."""
-    own = {"cores": set(range(8))}
-    backend = SimpleNamespace(gpu=GPU, mode="mps", max_clients=48, check_alive=None, spoiled=None)
-    source = SimpleNamespace(close=lambda: None)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: own["cores"])
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: own.update(cores={*cores}))
-    monkeypatch.setattr(testbed, "live_backend", lambda *args: nullcontext(backend))
-    monkeypatch.setattr(testbed, "open_source", lambda *args: source)
+    own = [frozenset(range(8))]
+
+    def keep(_: int, cores: Iterable[int]) -> None:
+        own.append(frozenset(cores))
+
+    def kept(_: int) -> frozenset[int]:
+        return own[-1]
+
+    monkeypatch.setattr(os, "sched_setaffinity", keep)
+    monkeypatch.setattr(os, "sched_getaffinity", kept)
+    backend = Mock(gpu=GPU, max_clients=48)
+    monkeypatch.setattr(testbed, "live_backend", Mock(return_value=nullcontext(backend)))
+    monkeypatch.setattr(testbed, "open_source", Mock())
     settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home")})
     plans = list[tuple[frozenset[int], ...]]()
     for _ in range(2):
         with testbed.live_testbed(settings, "0", None, None, "run") as live:
             plans.append(live.cores.slots)
-            assert own["cores"] == live.cores.own
-    first, second = plans
-    assert first == second
-    assert not first[0] & first[1]
+            assert own[-1] == live.cores.own
+    assert plans[0] == plans[1]
+    assert not plans[0][0] & plans[0][1]
 
 
 def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:
