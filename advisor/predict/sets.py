@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
 from advisor.core.interval import Interval
-from advisor.core.records import CPU_BOUND, FILLS_PERCENT
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
 from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.predict.predictions import (
     Predictions,
@@ -611,7 +611,8 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     ones, serving = np.ones(len(shares)), profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
-    waits = CPU_BOUND in profile.flags or profile.in_bursts
+    # One window does not tell whether a job waits for its host: it is taken to.
+    waits = bool({CPU_BOUND, ONE_WINDOW} & {*profile.flags}) or profile.in_bursts
     if math.isnan(cores):
         waits, cores = True, UNREAD_CORES[is_filling]
     serves = kind_of(profile) == "server"
