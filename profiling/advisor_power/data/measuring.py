@@ -28,6 +28,7 @@ from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.files import open_home
 from advisor.formats.kept import RecordLines, slug
 from advisor.formats.wire import read, to_plain, write
+from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
@@ -46,7 +47,6 @@ from advisor_power.gpu_worker import (
 from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, standard_error
 from advisor_profiling.window import Clock as LiveClock
 from advisor_profiling.window import (
-    MeanEstimate,
     MeasuredWindow,
     WindowInputs,
     WindowRules,

@@ -17,7 +17,8 @@ from advisor.core.gpu import WHOLE, grantable, share_for_units, units_for_share
 from advisor.core.split import NINE, Split, without_limits
 from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
-from advisor.predict.profiles import Kernels, Profile
+from advisor.predict.kernels import Kernels
+from advisor.predict.profiles import Profile
 from advisor.validity.safe_counts import CheckedCounts
 
 SMALL, BIG = job("small"), job("big", 97.0, 690.0)
