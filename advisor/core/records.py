@@ -320,6 +320,7 @@ FLAGS: dict[str, str] = {
     "counters-missing": "a counter that the models use could not be read",
     CPU_BOUND: "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    "shared-core": "time-sliced jobs that want more than a CPU core were all kept on one",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
     TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
@@ -367,6 +368,7 @@ DOUBTFUL = WRONG | {
     "not-settled",
     "counter-mismatch",
     "cpu-steal",
+    "shared-core",
     "failed",
 }
 """Flags of points that failed a cross-check, or are not of what was profiled: they stay in the

@@ -10,6 +10,7 @@ export const FLAGS = {
   "counters-missing": "a counter that the models use could not be read",
   "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
   "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+  "shared-core": "time-sliced jobs that want more than a CPU core were all kept on one",
   "wrong-results": "a job reported a result that is not finite",
   "results-differ": "a job's results are further from those at the full GPU than it tolerates",
   "results-only": "too short for rates: measured to read the job's results",
