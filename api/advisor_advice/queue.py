@@ -14,14 +14,16 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Work
 from advisor.core.split import Split
-from advisor.decide.limits import Request, floor, is_served
+from advisor.decide.decision import Decision, best_of
+from advisor.decide.limits import TO_THE_END, Request, floor, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,
     InputError,
+    NoSplitError,
     PartitionError,
     SourceError,
     SurvivorsError,
@@ -47,17 +49,17 @@ from advisor.launch.run_queue import (
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import spawn_supervisor
 from advisor.placement import solver
-from advisor.placement.placing import Kind, Pool, make_placing
+from advisor.placement.placing import Ask, Kind, Pool, make_placing
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
 from advisor_advice.conditions import KnownJobs, read_known
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
-from advisor_advice.placing import asked_of, pool_of
+from advisor_advice.placing import SEATING_S, asked_of, pool_of
 from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
 
@@ -173,12 +175,14 @@ class OpenCard:
         able: Names of jobs with a profile that may run there beside others.
         running: Names of the jobs that run there and keep their shares (`there`); what they do is
             known.
+        limits: Whether who begins there may get a limit for what fills the GPU.
     """
 
     card: QueueCard
     able: frozenset[str]
     running: tuple[str, ...] = ()
     there: Running | None = None
+    limits: bool = True
 
     def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
         """So many GPUs like it."""
@@ -187,13 +191,73 @@ class OpenCard:
         names, able = [kind.name for kind in kinds], {*self.able, *self.running}
         profiles = tuple(card.profiles[name] if name in able else None for name in names)
         request = card.request.of(filter(None, profiles))
+        ask = asked_of(card.known, request, there)
         return replace(
             pool_of(card.known, card.known.found, gpus, kinds, request),
             profiles=profiles,
-            ask=asked_of(card.known, request, there),
+            ask=ask if self.limits else _without_limits(ask, len(self.running)),
             running=tuple(map(names.index, self.running)),
             now=there and card.expected(self.running, there.split),
         )
+
+
+def _without_limits(ask: Ask, running: int) -> Ask:
+    """Jobs that begin get no limit: it would stay when the neighbours that it is for have ended.
+
+    How long these run is not known. A server keeps its promise only where others have limits.
+    """
+
+    def asked(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
+        if (decision := ask(jobs, work)) is None or any(map(is_served, jobs)):
+            return decision
+        least = decision.apart.value * (1 + decision.request.policy.min_gain)
+        free = [
+            option
+            for option in decision.options[:-1]
+            if min(option.split.shares[running:]) == WHOLE
+            if not option.violations and option.worth >= least
+        ]
+        tie = decision.request.policy.tie
+        return replace(decision, choice=best_of(free, jobs, tie) if free else None)
+
+    return asked
+
+
+QueueSet: TypeAlias = tuple[float, tuple[str, ...], Split]
+"""Seconds until all have ended, names of jobs, and how they share."""
+
+
+@lru_cache(maxsize=2)
+def planned_to_the_end(
+    card: QueueCard, jobs: tuple[tuple[str, float], ...], gpus: int
+) -> Sequence[QueueSet]:
+    """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
+
+    Those with a job that fills the GPU: few others can share it, so these are kept for it. All
+    others can start together, as one set without names. The longest first; none: there is no plan.
+    `jobs` have the seconds that each takes alone; all GPUs are like that of the card.
+    """
+    order, counts, known = sorted({*jobs}), Counter(jobs), card.known
+    if known is None or not jobs:
+        return ()
+    kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
+    request = card.request.of([card.profiles[name] for name in dict.fromkeys(n for n, _ in jobs)])
+    pool, policy = pool_of(known, known.found, gpus, kinds, request), request.policy
+    aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
+    try:
+        placing = make_placing(kinds, [pool], aim, policy.prices, list(map(order.index, jobs)))
+        plan = solver.place(placing, time_limit_s=SEATING_S)
+    except (InputError, NoSplitError):
+        return ()
+    found, light_s = list[QueueSet](), 0.0
+    for one in Counter(plan.sets).elements():
+        names = tuple(kinds[kind].name for kind in one.kinds)
+        if any(fills(card.profiles[name]) for name in names):
+            found.append((one.time_s, names, one.split or Split((WHOLE,))))
+        else:
+            light_s = max(light_s, *(kinds[kind].work_s or 0.0 for kind in one.kinds))
+    together = [(light_s, (), Split((WHOLE,)))] if light_s else []
+    return sorted([*found, *together], key=lambda one: (-one[0], one[1]))
 
 
 Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
@@ -447,9 +511,27 @@ class QueueRun:
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
-        found = [self._open(card, look, {*left} - {*alone}) for card in self.cards]
         rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
-        for card, names, split in planned(tuple(one for one in found if one.able), tuple(left)):
+        plan = self._to_the_end([name for name in left if name not in {*alone, *one_by_one}])
+        starts = [(card, *one[1:]) for card, one in zip(empty, plan, strict=False) if one[1]]
+        yield from starts
+        begun = [card for card, _, _ in starts]
+        empty = [card for card in empty if card not in begun]
+        waits = [names for _, names, _ in plan]
+        for _, names, _ in starts:
+            waits.remove(names)
+        # Two of a plan wait for each other: neither goes with anyone else.
+        pairs = [names for names in waits if len(names) > 1]
+        for name in itertools.chain(*(names for _, names, _ in starts), *pairs):
+            rest.remove(name)
+        able = {*rest} - {*alone}
+        apart = able - {name for names in waits if len(names) == 1 for name in names}
+        found = [
+            replace(self._open(card, look, apart if card in empty else able), limits=bool(plan))
+            for card in self.cards
+            if card not in begun
+        ]
+        for card, names, split in planned(tuple(one for one in found if one.able), tuple(rest)):
             yield card, names, split
             empty = [other for other in empty if other is not card]
             for name in names:
@@ -460,6 +542,18 @@ class QueueRun:
         )
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
+
+    def _to_the_end(self, names: Sequence[str]) -> Sequence[QueueSet]:
+        """The plan of jobs whose work is known, beside no server; none where it is not."""
+        card, works_s = self.cards[0], self._works_s
+        known = [name for name in names if name in card.profiles]
+        alike = {other.wanted.gpu_model for other in self.cards}
+        if len(alike) > 1 or {*known} - {*works_s} or any(map(self.is_server, self.names)):
+            return ()
+        plan = planned_to_the_end(
+            card, tuple((name, works_s[name]) for name in known), len(self.cards)
+        )
+        return sorted(plan, key=lambda one: -max(map(self._needed, one[1]), default=0.0))
 
     def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""

@@ -115,6 +115,34 @@ def test_a_queue_ends(
     assert sorted(found) == launches
 
 
+def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the plan of a queue, the longest set first; else a limit would outlive its neighbours."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    small = ("mobilenet-train-b2", "resnet50-train-b2")
+    names = ("gemm", "triad", *small, *small)
+    jobs, settings = [Job(name=name, command=("true",)) for name in names], settings_of(tmp_path)
+    works = dict.fromkeys(names, 3600.0) | {"triad": 7200.0, small[0]: 7200.0}
+
+    def queue(works_s: dict[str, float]) -> QueueRun:
+        return QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings, None, works_s)
+
+    ((_, (unknown,)),) = queue({}).first_sets()
+    assert {*unknown.split.shares} == {100.0}
+    run = queue(works)
+    for _ in range(9):
+        run.act(run.look())
+        for folder in list_folders(tmp_path / "home" / "launches"):
+            supervise(folder)
+    assert run.done(run.look())
+    sets = [one.read_spec().pairs[0] for one in list_folders(tmp_path / "home" / "launches")]
+    found = [sorted(job.name for job in one.jobs) for one in sets]
+    assert sorted(name for one in found for name in one) == sorted(names)
+    assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
+
+
 def supervise(folder: LaunchFolder) -> None:
     """Batch jobs finish at once, servers when they are stopped."""
     seen = see(folder)
