@@ -59,7 +59,7 @@ from advisor_advice.answers import with_known_idle
 from advisor_advice.conditions import KnownJobs, read_known
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
-from advisor_advice.placing import SEATING_S, asked_of, pool_of
+from advisor_advice.placing import asked_of, pool_of
 from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
 
@@ -175,14 +175,15 @@ class OpenCard:
         able: Names of jobs with a profile that may run there beside others.
         running: Names of the jobs that run there and keep their shares (`there`); what they do is
             known.
-        limits: Whether who begins there may get a limit for what fills the GPU.
+        brief: Names of those that may get a limit where they fill the GPU, as they end before
+            others there; None: all may.
     """
 
     card: QueueCard
     able: frozenset[str]
     running: tuple[str, ...] = ()
     there: Running | None = None
-    limits: bool = True
+    brief: frozenset[str] | None = None
 
     def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
         """So many GPUs like it."""
@@ -195,20 +196,21 @@ class OpenCard:
         return replace(
             pool_of(card.known, card.known.found, gpus, kinds, request),
             profiles=profiles,
-            ask=ask if self.limits else _without_limits(ask, len(self.running)),
+            ask=ask if self.brief is None else _briefly(ask, len(self.running), self.brief),
             running=tuple(map(names.index, self.running)),
             now=there and card.expected(self.running, there.split),
         )
 
 
-def _without_limits(ask: Ask, running: int) -> Ask:
-    """Jobs that begin get no limit: it would stay when the neighbours that it is for have ended.
+def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
+    """Only brief jobs begin with a limit: it stays when the neighbours that it is for have ended.
 
-    How long these run is not known. A server keeps its promise only where others have limits.
+    A server keeps its promise only where others have limits.
     """
 
     def asked(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
-        if (decision := ask(jobs, work)) is None or any(map(is_served, jobs)):
+        decision, news = ask(jobs, work), jobs[running:]
+        if decision is None or any(map(is_served, jobs)) or {p.job for p in news} <= {*brief}:
             return decision
         least = decision.apart.value * (1 + decision.request.policy.min_gain)
         free = [
@@ -222,6 +224,9 @@ def _without_limits(ask: Ask, running: int) -> Ask:
 
     return asked
 
+
+_PLAN_S = 10.0
+"""Of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second."""
 
 QueueSet: TypeAlias = tuple[float, tuple[str, ...], Split]
 """Seconds until all have ended, names of jobs, and how they share."""
@@ -246,7 +251,7 @@ def planned_to_the_end(
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
     try:
         placing = make_placing(kinds, [pool], aim, policy.prices, list(map(order.index, jobs)))
-        plan = solver.place(placing, time_limit_s=SEATING_S)
+        plan = solver.place(placing, time_limit_s=_PLAN_S)
     except (InputError, NoSplitError):
         return ()
     found, light_s = list[QueueSet](), 0.0
@@ -527,7 +532,7 @@ class QueueRun:
         able = {*rest} - {*alone}
         apart = able - {name for names in waits if len(names) == 1 for name in names}
         found = [
-            replace(self._open(card, look, apart if card in empty else able), limits=bool(plan))
+            self._open(card, look, apart if card in empty else able)
             for card in self.cards
             if card not in begun
         ]
@@ -560,13 +565,24 @@ class QueueRun:
         alone, one_by_one = must_be_alone(look.record)
         known = frozenset(name for name in able if name in card.profiles)
         if (launch := _on(card, look)) is None:
-            return OpenCard(card=card, able=known - {*one_by_one})
+            return OpenCard(card=card, able=known - {*one_by_one}, brief=frozenset())
         names = tuple(job.part.job.name for job in launch.running)
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        there = Running(split=launch.split, cap_percent=WHOLE)
-        return OpenCard(card=card, able=known - refused, running=names, there=there)
+        there, works_s = Running(split=launch.split, cap_percent=WHOLE), self._works_s
+        left_s = max(
+            works_s.get(job.part.job.name, 0.0)
+            - job.status.steps / (job.part.solo_rate or math.inf)
+            for job in launch.running
+        )
+        return OpenCard(
+            card=card,
+            able=known - refused,
+            running=names,
+            there=there,
+            brief=frozenset(name for name in known if works_s.get(name, math.inf) <= left_s),
+        )
 
     def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""
