@@ -335,7 +335,7 @@ class QueueRun:
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
         works_s: How long jobs take alone, by their names; known of all in `due_s`.
-        due_s: In which time from now jobs are to be done.
+        due_s: In which time jobs are to be done, from when their queue began with that.
     """
 
     def __init__(
@@ -347,15 +347,18 @@ class QueueRun:
         limits_s: Mapping[str, float] | None = None,
         works_s: Mapping[str, float] | None = None,
         due_s: Mapping[str, float] | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
-        self._due_s = {name: clock_s() + in_s for name, in_s in (due_s or {}).items()}
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
+        new = {name: (in_s, clock_s() + in_s) for name, in_s in (due_s or {}).items()}
+        same = {n: due for n, due in self._record.due.items() if n in new and due[0] == new[n][0]}
+        self._record = replace(self._record, due=new | same)
+        self._due_s = {name: due_at for name, (_, due_at) in self._record.due.items()}
         self._refused: set[tuple[str, str]] = set()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
         self.stopping = False

@@ -222,3 +222,22 @@ def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
     assert queue.late_text(due) == "cannot be done in time: 57 min alone, 55 min left"
     ((_, (made, *_)),) = queue.first_sets()
     assert "matmul-fp16" in [job.name for job in made.jobs]
+
+
+def test_a_deadline_is_not_counted_anew_when_the_queue_goes_on(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another one is asked for."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    clock, file = Mock(return_value=1000.0), QueueFile(tmp_path / "queue")
+    jobs, settings = [Job(name="gemm", command=("true",))], settings_of(tmp_path)
+
+    def queue(due_s: float) -> QueueRun:
+        works, due = {"gemm": 600.0}, {"gemm": due_s}
+        return QueueRun(jobs, [card], file, settings, None, works, due, clock)
+
+    first = queue(3600.0)
+    first.act(first.look())
+    clock.return_value = 2000.0
+    assert [queue(due_s).spare_s("gemm") for due_s in (3600.0, 7200.0)] == [2000.0, 6600.0]
