@@ -353,12 +353,12 @@ def _with_best(
     told = f"tried for {spec.try_s:g} s each: {'; '.join(trial.text for trial in trials)}"
     saved = best.energy_saved
     if best.broken or (saved is not None and saved <= 0):
-        each = "; ".join(f"advisor launch {job.name}" for job in best.pair.jobs)
         raise NoSplitError(
             "these jobs should not share a GPU: no way that was tried "
             f"{'keeps all limits' if best.broken else 'saves energy'}",
             why=told,
-            fix=f"launch one after the other, or each on a GPU of its own: {each}",
+            fix="launch one after the other, or each on a GPU of its own: "
+            + "; ".join(f"advisor launch {job.name}" for job in best.pair.jobs),
         )
     writer.warn(f"{told}. {best.pair.split} goes on")
     chosen = replace(spec, pairs=(*spec.pairs, best.pair), try_s=None)

@@ -209,60 +209,58 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     """
 
     def asked(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
-        decision, news = ask(jobs, work), jobs[running:]
-        if decision is None or any(map(is_served, jobs)) or {p.job for p in news} <= {*brief}:
+        decision, news = ask(jobs, work), {job.job for job in jobs[running:]}
+        if decision is None or any(map(is_served, jobs)) or news <= {*brief}:
             return decision
-        least = decision.apart.value * (1 + decision.request.policy.min_gain)
+        policy, apart = decision.request.policy, decision.apart
         free = [
             option
             for option in decision.options[:-1]
-            if min(option.split.shares[running:]) == WHOLE
-            if not option.violations and option.worth >= least
+            if min(option.split.shares[running:]) == WHOLE and not option.violations
+            if option.worth >= apart.value * (1 + policy.min_gain)
         ]
-        tie = decision.request.policy.tie
-        return replace(decision, choice=best_of(free, jobs, tie) if free else None)
+        return replace(decision, choice=best_of(free, jobs, policy.tie) if free else None)
 
     return asked
 
 
-_PLAN_S = 10.0
-"""Of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second."""
-
-QueueSet: TypeAlias = tuple[float, tuple[str, ...], Split]
-"""Seconds until all have ended, names of jobs, and how they share."""
+_PLAN_S = 10.0  # of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second
 
 
 @lru_cache(maxsize=2)
-def planned_to_the_end(
-    card: QueueCard, jobs: tuple[tuple[str, float], ...], gpus: int
-) -> Sequence[QueueSet]:
+def _planned_to_the_end(
+    card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
+) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
     """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
 
     Those with a job that fills the GPU: few others can share it, so these are kept for it. All
-    others can start together, as one set without names. The longest first; none: there is no plan.
-    `jobs` have the seconds that each takes alone; all GPUs are like that of the card.
+    others can start together, as one set without a split. The longest first, with its seconds;
+    none: there is no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
     """
-    order, counts, known = sorted({*jobs}), Counter(jobs), card.known
-    if known is None or not jobs:
-        return ()
+    order, counts = sorted({*jobs}), Counter(jobs)
     kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
-    request = card.request.of([card.profiles[name] for name in dict.fromkeys(n for n, _ in jobs)])
+    request = card.request.of([card.profiles[name] for name in sorted(dict(jobs))])
     pool, policy = pool_of(known, known.found, gpus, kinds, request), request.policy
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
-    try:
-        placing = make_placing(kinds, [pool], aim, policy.prices, list(map(order.index, jobs)))
-        plan = solver.place(placing, time_limit_s=_PLAN_S)
-    except (InputError, NoSplitError):
-        return ()
-    found, light_s = list[QueueSet](), 0.0
-    for one in Counter(plan.sets).elements():
-        names = tuple(kinds[kind].name for kind in one.kinds)
-        if any(fills(card.profiles[name]) for name in names):
-            found.append((one.time_s, names, one.split or Split((WHOLE,))))
-        else:
-            light_s = max(light_s, *(kinds[kind].work_s or 0.0 for kind in one.kinds))
-    together = [(light_s, (), Split((WHOLE,)))] if light_s else []
-    return sorted([*found, *together], key=lambda one: (-one[0], one[1]))
+    with suppress(InputError, NoSplitError):
+        placing = make_placing(
+            kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
+        )
+        sets = Counter(solver.place(placing, time_limit_s=_PLAN_S).sets)
+        found = [
+            (
+                one.time_s,
+                tuple(kinds[kind].name for kind in one.kinds),
+                one.split or Split((WHOLE,)),
+            )
+            for one in sets.elements()
+        ]
+        filling = [one for one in found if any(fills(card.profiles[name]) for name in one[1])]
+        light = tuple(name for one in found if one not in filling for name in one[1])
+        longest_s = max((s for name, s in jobs if name in light), default=0.0)
+        together = [(longest_s, light, None)] if light else []
+        return sorted([*filling, *together], key=lambda one: (-one[0], one[1]))
+    return ()
 
 
 Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
@@ -321,11 +319,6 @@ class QueueLook:
     launches: tuple[SeenLaunch, ...]
     waiting: tuple[str, ...]
 
-    @property
-    def over(self) -> bool:
-        """Nothing of it runs."""
-        return not self.launches
-
 
 class QueueRun:
     """One queue, of which this process has the file.
@@ -355,9 +348,11 @@ class QueueRun:
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
-        new = {name: (in_s, clock_s() + in_s) for name, in_s in (due_s or {}).items()}
-        same = {n: due for n, due in self._record.due.items() if n in new and due[0] == new[n][0]}
-        self._record = replace(self._record, due=new | same)
+        new, known = {n: (s, clock_s() + s) for n, s in (due_s or {}).items()}, self._record.due
+        due = {
+            n: known[n] if n in known and known[n][0] == own[0] else own for n, own in new.items()
+        }
+        self._record = replace(self._record, due=due)
         self._due_s = {name: due_at for name, (_, due_at) in self._record.due.items()}
         self._refused: set[tuple[str, str]] = set()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
@@ -452,7 +447,7 @@ class QueueRun:
 
     def done(self, look: QueueLook) -> bool:
         """Whether every batch job has come to its end, and nothing runs."""
-        return look.over and all(map(self.is_server, look.waiting))
+        return not look.launches and all(map(self.is_server, look.waiting))
 
     def finish(self, look: QueueLook) -> None:
         """Where all ended well, nothing is kept."""
@@ -519,25 +514,20 @@ class QueueRun:
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
-        rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
+        empty = [card for card in self.cards if not _on(card, look)]
         plan = self._to_the_end([name for name in left if name not in {*alone, *one_by_one}])
-        starts = [(card, *one[1:]) for card, one in zip(empty, plan, strict=False) if one[1]]
-        yield from starts
-        begun = [card for card, _, _ in starts]
-        empty = [card for card in empty if card not in begun]
-        waits = [names for _, names, _ in plan]
-        for _, names, _ in starts:
-            waits.remove(names)
+        starts = {card: (*one[1:],) for card, one in zip(empty, plan, strict=False) if one[2]}
+        yield from ((card, names, split) for card, (names, split) in starts.items() if split)
+        empty = [card for card in empty if card not in starts]
         # Two of a plan wait for each other: neither goes with anyone else.
-        pairs = [names for names in waits if len(names) > 1]
-        for name in itertools.chain(*(names for _, names, _ in starts), *pairs):
-            rest.remove(name)
-        able = {*rest} - {*alone}
-        apart = able - {name for names in waits if len(names) == 1 for name in names}
+        pairs = (names for _, names, split in plan if split and len(names) > 1)
+        single = (names for names, _ in starts.values() if len(names) == 1)
+        rest = [*(Counter(left) - Counter(itertools.chain(*pairs, *single))).elements()]
+        light = next((names for _, names, split in plan if not split), left)
         found = [
-            self._open(card, look, apart if card in empty else able)
+            self._open(card, look, {*rest} & {*(light if card in empty else rest)} - {*alone})
             for card in self.cards
-            if card not in begun
+            if card not in starts
         ]
         for card, names, split in planned(tuple(one for one in found if one.able), tuple(rest)):
             yield card, names, split
@@ -551,17 +541,21 @@ class QueueRun:
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
 
-    def _to_the_end(self, names: Sequence[str]) -> Sequence[QueueSet]:
+    def _to_the_end(
+        self, names: Sequence[str]
+    ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
         """The plan of jobs whose work is known, beside no server; none where it is not."""
         card, works_s = self.cards[0], self._works_s
-        known = [name for name in names if name in card.profiles]
-        alike = {other.wanted.gpu_model for other in self.cards}
-        if len(alike) > 1 or {*known} - {*works_s} or any(map(self.is_server, self.names)):
+        jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
+        differ = len({other.wanted.gpu_model for other in self.cards}) > 1
+        if (
+            differ
+            or any(map(self.is_server, self.names))
+            or not (card.known and jobs and all(work_s for _, work_s in jobs))
+        ):
             return ()
-        plan = planned_to_the_end(
-            card, tuple((name, works_s[name]) for name in known), len(self.cards)
-        )
-        return sorted(plan, key=lambda one: -max(map(self._needed, one[1]), default=0.0))
+        plan = _planned_to_the_end(card, card.known, jobs, len(self.cards))
+        return sorted(plan, key=lambda one: -max(map(self._needed, one[1])))
 
     def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""
