@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -109,7 +110,7 @@ async def test_nothing_is_kept_of_a_model_that_was_replaced(
     monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
     await engine.recommend(RecommendationRequest.of("bert-serve-30", "bert-serve-30", "triad"))
     assert of_few.cache_info().currsize
-    monkeypatch.setattr(Registry, "stamp", lambda _: (1, 2, 3))
+    monkeypatch.setattr(Registry, "stamp", Mock(return_value=(1, 2, 3)))
     now[0] += 2 * engine_module.FRESH_S
     await engine.recommend(PAIR)
     assert not of_few.cache_info().currsize
