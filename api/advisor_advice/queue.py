@@ -259,7 +259,10 @@ def _planned_to_the_end(
         light = tuple(name for one in found if one not in filling for name in one[1])
         longest_s = max((s for name, s in jobs if name in light), default=0.0)
         together = [(longest_s, light, None)] if light else []
-        return sorted([*filling, *together], key=lambda one: (-one[0], one[1]))
+        waits = [name for name, _ in jobs]
+        return sorted(
+            [*filling, *together], key=lambda one: (-one[0], min(map(waits.index, one[1])))
+        )
     return ()
 
 
