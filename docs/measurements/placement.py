@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/measurements/placement.py queue    # four queues of 200 jobs, a minute
     .venv/bin/python docs/measurements/placement.py sets     # 200 jobs on 40 GPUs, 2,000 on 400
-    .venv/bin/python docs/measurements/placement.py run      # `advisor run` of twelve, four minutes
+    .venv/bin/python docs/measurements/placement.py run      # `advisor run` of twelve; half a minute a seed
 
 Jobs are drawn with a seed from the 37 first ones on H200; 15 % of those that run on fill a GPU. Of
 more kinds than there are jobs each further one has 85 to 100 % of the activity and power of one.
