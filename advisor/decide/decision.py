@@ -167,7 +167,7 @@ class Outlook:
     ) -> None:
         check_set(len(profiles))
         self.profiles, self.checked, self._predictor = tuple(profiles), checked, predictor
-        self._measured = tuple(measured)
+        self.measured = tuple(measured)
         # Two threads that ask at once both work it out.
         self.expected = functools.cache(self._expected)
 
@@ -176,7 +176,7 @@ class Outlook:
         options = options_of(
             self.profiles,
             self.checked,
-            self._measured,
+            self.measured,
             fine=fine,
             running=running,
         )

@@ -207,7 +207,8 @@ def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> Non
                 f"{profile.job} needs {needed_mib:.0f} MiB of memory, the card has "
                 f"{memory_mib:.0f} MiB",
                 why=f"so it does not even run alone; it was measured on {profile.gpu_model}",
-                fix="give the memory of the card that the jobs will run on: --memory 80GiB",
+                fix="give the memory of the card that the jobs will run on: --memory 80GiB, or "
+                "`memory_mib` in a request",
             )
 
 

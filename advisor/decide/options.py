@@ -132,7 +132,7 @@ def _for_everybody(profiles: Sequence[Profile], checked: CheckedCounts | None) -
 @functools.lru_cache(maxsize=4096)
 def _even_share(profile: Profile, checked: CheckedCounts | None, jobs: int) -> float | None:
     """The largest share of which so many jobs have units of their own; None: there is none."""
-    safety, limits = profile.safety(checked), _limits(profile, checked)
+    safety, limits = profile.safety(checked), limits_of(profile, checked)
     if (total := safety.units_total) is None:
         return max((share for share in limits if share * jobs <= WHOLE), default=None)
     units = {share: units_for_share(share, total, safety.vendor) for share in limits}
@@ -152,7 +152,7 @@ def _for_filling(
     most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
     choices: list[Iterable[tuple[float, ...]]] = []
     for own in seats.values():
-        limits = _limits(profiles[own[0]], checked)
+        limits = limits_of(profiles[own[0]], checked)
         levels = (*_spread(limits, most_levels - 1), WHOLE)
         choices.append(itertools.combinations_with_replacement(levels, len(own)))
     for chosen in itertools.product(*choices):
@@ -185,7 +185,7 @@ def below_normal(
     is_known = profiles[0].gpu_model == _BELOW_NORMAL_ON and all(p.kernels for p in profiles)
     if not is_known or why_not_below_normal(profiles, free):
         return ()
-    limits = _limits(profiles[seats[0]], checked)
+    limits = limits_of(profiles[seats[0]], checked)
     half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
     if abs(half - 50) > _NEAR_HALF:
         return (free,)
@@ -200,7 +200,7 @@ def _joining(
 
     None beside a job below normal priority where that was not measured.
     """
-    limits = _limits(profiles[-1], checked) if running.split.is_limited else ()
+    limits = limits_of(profiles[-1], checked) if running.split.is_limited else ()
     for share in (*limits, WHOLE):
         split = running.split.joined_by(share)
         is_known = not split.below_normal or not why_not_below_normal(profiles, split)
@@ -243,7 +243,7 @@ def _safe(
 
 
 @functools.lru_cache(maxsize=4096)
-def _limits(profile: Profile, checked: CheckedCounts | None) -> tuple[float, ...]:
+def limits_of(profile: Profile, checked: CheckedCounts | None) -> tuple[float, ...]:
     """Limits of one job at safe counts, ascending, as far as its profile reaches."""
     safety, least = profile.safety(checked), float(profile.shares[0])
     total = safety.units_total

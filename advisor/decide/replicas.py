@@ -50,21 +50,26 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
         InputError: limits that are not for this job.
         NoSplitError: not even one keeps its limits.
     """
-    found, rate, number = list[Decision](), 1.0, 1
-    for number, outlook in enumerate(outlooks, start=2):
+    found, best, rate, ended = list[Decision](), 1, 1.0, None
+    copies = tuple(outlooks)
+    most = max((n for n, outlook in enumerate(copies, start=2) if outlook.measured), default=0)
+    for number, outlook in enumerate(copies, start=2):
+        if ended and number > most:
+            break
         profile = outlook.profiles[0]
         check_request([profile], request)
         if broken := violations_alone(profile, request):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
-        decision = decide(outlook, request)
-        found.append(decision)
-        more = way_of(decision).prediction.stp.value
-        if end := _end(decision, more / rate - 1):
-            ended_by, why = end
-            return FoundCopies(best=number - 1, decisions=tuple(found), ended_by=ended_by, why=why)
-        rate = more
-    why = f"no more than {number} were asked for"
-    return FoundCopies(best=number, decisions=tuple(found), ended_by=None, why=why)
+        found.append(decision := decide(outlook, request))
+        way = way_of(decision)
+        more = way.prediction.stp.value
+        end = _end(decision, (more / rate) ** (1 / (number - best)) - 1)
+        # Where more were measured to keep their limits, fewer do, whatever is predicted of them.
+        if end is None and (ended is None or way.split in outlook.measured):
+            best, rate, ended = number, more, None
+        ended = ended or end
+    ended_by, why = ended or (None, f"no more than {best} were asked for")
+    return FoundCopies(best=best, decisions=tuple(found[:best]), ended_by=ended_by, why=why)
 
 
 def way_of(decision: Decision) -> RatedSplit:

@@ -57,6 +57,13 @@ class Trial:
         return work_per_joule(self.speeds, self.power_w)
 
     @property
+    def energy_saved(self) -> float | None:
+        """Against one job after the other, each at its profile's power; None: that is not known."""
+        rates = zip(self.speeds, self.pair.parts, strict=True)
+        work = [s and p.solo_rate and s * p.solo_rate for s, p in rates]
+        return energy_saved(self.power_w, work, self.pair.parts)
+
+    @property
     def worth(self) -> tuple[bool, int, float]:
         """Orders ways, the best last: measured ones, by what they break, then work per joule."""
         return self.work_per_joule is not None, -len(self.broken), self.work_per_joule or 0.0

@@ -8,7 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -59,6 +59,8 @@ class QueueRecord:
         energy_j: Of their GPUs from taking them to the end; None: of one launch it was not read.
         starts_j: Part of it before the jobs ran.
         unwatched_s: Seconds between two looks at the jobs beyond 2 s.
+        due: Of jobs with a deadline, the time that they had at first, s, and when it ends, in
+            seconds since 1970.
     """
 
     launches: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class QueueRecord:
     energy_j: float | None = 0.0
     starts_j: float = 0.0
     unwatched_s: float = 0.0
+    due: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def count(self, job: str, *came: Came) -> int:
         """How many jobs of that name came to one of these ends."""

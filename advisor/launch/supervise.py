@@ -13,7 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.records import Record
 from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import AdvisorError, JobError, PartitionError
+from advisor.errors import AdvisorError, JobError, NoSplitError, PartitionError
 from advisor.formats.moments import now, to_exact_text
 from advisor.launch.account import Stretch, Trial
 from advisor.launch.folder import LaunchFolder, StatusWriter
@@ -420,11 +420,23 @@ def _run_sets(
 def _with_best(
     spec: LaunchSpec, trials: Sequence[Trial], folder: LaunchFolder, writer: StatusWriter
 ) -> LaunchSpec:
-    """The launch with the best of the ways that were tried as its last set."""
+    """The launch with the best of the ways that were tried as its last set.
+
+    Raises:
+        NoSplitError: none keeps all limits, or saves anything.
+    """
     best = max(trials, key=lambda trial: trial.worth)
-    told = f"{'; '.join(trial.text for trial in trials)}. {best.pair.split} goes on"
-    none = ", as none keeps all limits" if best.broken else ""
-    writer.warn(f"tried for {spec.try_s:g} s each: {told}{none}")
+    told = f"tried for {spec.try_s:g} s each: {'; '.join(trial.text for trial in trials)}"
+    saved = best.energy_saved
+    if best.broken or (saved is not None and saved <= 0):
+        raise NoSplitError(
+            "these jobs should not share a GPU: no way that was tried "
+            f"{'keeps all limits' if best.broken else 'saves energy'}",
+            why=told,
+            fix="launch one after the other, or each on a GPU of its own: "
+            + "; ".join(f"advisor launch {job.name}" for job in best.pair.jobs),
+        )
+    writer.warn(f"{told}. {best.pair.split} goes on")
     chosen = replace(spec, pairs=(*spec.pairs, best.pair), try_s=None)
     # On a full disk, too: no job ends for what is written about it.
     folder.free_reserve()

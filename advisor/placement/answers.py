@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
+from advisor.core.gpu import MEMORY_PART, WHOLE
 from advisor.core.interval import NORMAL_90
 from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
 from advisor.decide.decision import Decision
@@ -31,7 +31,7 @@ from advisor.decide.limits import (
     weights_of,
     with_card_memory,
 )
-from advisor.decide.options import below_normal
+from advisor.decide.options import below_normal, limits_of
 from advisor.placement.placing import Ask, Bools, Ints, PlacedSet, Placing, Pool
 from advisor.predict.predictions import (
     ExpectedPair,
@@ -172,19 +172,9 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
 
 
 def _levels(profile: Profile, checked: CheckedCounts | None) -> list[float]:
-    """Limits of a job that fills the GPU, at safe counts; none for another."""
-    if not fills(profile):
-        return [WHOLE] * len(LEVELS)
-    safety = profile.safety(checked)
-    total, least = safety.units_total, float(profile.shares[0])
-    found = [WHOLE]
-    for level in LEVELS[1:]:
-        share = level
-        if total:
-            units = safety.nearest(units_for_share(level, total, safety.vendor))
-            share = share_for_units(units, total, safety.vendor) if units else WHOLE
-        found.append(share if least <= share < WHOLE else WHOLE)
-    return found
+    """The limits of a decision that are nearest, for a job that fills the GPU; none for another."""
+    limits = limits_of(profile, checked) if fills(profile) else ()
+    return [WHOLE, *(min(limits, key=lambda s: abs(s - n), default=WHOLE) for n in LEVELS[1:])]
 
 
 def _with_empty_seat(values: Floats) -> Floats:

@@ -177,7 +177,7 @@ def make_placing(
         raise InputError(
             f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
             why="what is placed is counted in energy, time or money, added up over GPUs",
-            fix=f"use {', '.join(aims)}; --min-speed protects each job",
+            fix=f"use {', '.join(aims)}; a minimum speed protects each job",
         )
     if queue and len(kinds) > MOST_KINDS:
         raise InputError(

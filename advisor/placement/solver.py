@@ -633,7 +633,7 @@ def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
         raise NoSplitError(
             f"{', '.join(dict.fromkeys(lost))} cannot be placed",
             why="no limit is kept, neither alone nor beside another job",
-            fix="loosen --max-power or --memory, or leave those jobs out",
+            fix="allow more power or memory, or leave those jobs out",
         )
 
 
@@ -861,12 +861,15 @@ def _alone_cost(placing: Placing, one: PlacedSet) -> float:
 
 def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Exception:
     if timed_out:
-        return InputError("no plan was found in time", fix="give more with --time-limit")
+        return InputError(
+            "no plan was found in time",
+            fix="allow more: --time-limit, or `time_limit_s` in a request",
+        )
     lost = [kind.name for n, kind in enumerate(placing.kinds) if n not in pairs.alone]
     return NoSplitError(
         "not every job can be placed",
         why=f"{', '.join(lost)} may not run alone, and has not enough jobs to share with",
-        fix="loosen --max-power, --memory or --min-speed",
+        fix="allow more power or memory, or a lower minimum speed",
     )
 
 

@@ -211,7 +211,7 @@ class MeasuredPredictor:
         return found
 
     def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
-        return _together(
+        return of_few(
             self._predictor,
             tuple(
                 (jobs, tuple(of_jobs))
@@ -272,13 +272,14 @@ class MeasuredPredictor:
 
 
 @functools.lru_cache(maxsize=1024)  # the same subsets are in many sets and in each other
-def _together(
+def of_few(
     predictor: Predictor,
     windows: tuple[tuple[tuple[str, ...], tuple[Window, ...]], ...],
     gpu_uuid: str,
     profiles: tuple[Profile, ...],
     split: Split,
 ) -> Prediction:
+    """What these jobs do, kept with its predictor; `cache_clear` lets go of an old model."""
     return MeasuredPredictor(predictor, dict(windows), gpu_uuid).predict(profiles, [split])[0]
 
 

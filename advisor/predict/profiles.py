@@ -344,15 +344,20 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
 
 
 def _smoothed(points: Iterable[SoloPoint]) -> Profile:
-    """The profile of the points, its rates without dips that are noise."""
+    """The profile of the points, its rates without dips that are noise, nor watts of bursts."""
     known = list(points)
     profile = make_profile(known)
     stderrs = [
         _middle([p.rate_stderr for p in known if p.share_percent == share])
         for share in profile.shares
     ]
-    rates = non_decreasing_rates(profile.values["rate"].tolist(), stderrs)
-    return replace(profile, values={**profile.values, "rate": np.array(rates)})
+    rates = np.array(non_decreasing_rates(profile.values["rate"].tolist(), stderrs))
+    watts = profile.values["power_w"]
+    if profile.in_bursts:
+        # A window that met few bursts would say that two copies draw less than one.
+        none_w = np.fmax(profile.idle_power_w, profile.active_idle_power_w)
+        watts = np.maximum(watts, none_w + rates / rates[-1] * (watts[-1] - none_w))
+    return replace(profile, values={**profile.values, "rate": rates, "power_w": watts})
 
 
 def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Floats:

@@ -272,13 +272,13 @@ def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
     if work_s is None:
         raise InputError(
             f"{job} has a deadline, and its duration alone is unknown",
-            fix=f"say so: --work {job}=1h",
+            fix=f"say so: --work {job}=1h, or `work_s` in a request",
         )
     if work_s > deadline_s:
         raise InputError(
             f"{job} takes {duration_text(work_s)} alone, longer than the deadline, "
             f"{duration_text(deadline_s)}",
-            fix="give it more time with --deadline, or say with --work how long it takes",
+            fix="give it a later deadline, or say how long it takes, where that is wrong",
         )
     return work_s / deadline_s
 

@@ -14,14 +14,16 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.interval import Interval
 from advisor.core.job import Job
-from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Work
 from advisor.core.split import Split
-from advisor.decide.limits import Request, floor, is_served
+from advisor.decide.decision import Decision, best_of
+from advisor.decide.limits import TO_THE_END, Request, floor, is_served
 from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,
     InputError,
+    NoSplitError,
     PartitionError,
     SourceError,
     SurvivorsError,
@@ -47,10 +49,10 @@ from advisor.launch.run_queue import (
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import spawn_supervisor
 from advisor.placement import solver
-from advisor.placement.placing import Kind, Pool, make_placing
+from advisor.placement.placing import Ask, Kind, Pool, make_placing
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
@@ -173,12 +175,15 @@ class OpenCard:
         able: Names of jobs with a profile that may run there beside others.
         running: Names of the jobs that run there and keep their shares (`there`); what they do is
             known.
+        brief: Names of those that may get a limit where they fill the GPU, as they end before
+            others there; None: all may.
     """
 
     card: QueueCard
     able: frozenset[str]
     running: tuple[str, ...] = ()
     there: Running | None = None
+    brief: frozenset[str] | None = None
 
     def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
         """So many GPUs like it."""
@@ -187,13 +192,78 @@ class OpenCard:
         names, able = [kind.name for kind in kinds], {*self.able, *self.running}
         profiles = tuple(card.profiles[name] if name in able else None for name in names)
         request = card.request.of(filter(None, profiles))
+        ask = asked_of(card.known, request, there)
         return replace(
             pool_of(card.known, card.known.found, gpus, kinds, request),
             profiles=profiles,
-            ask=asked_of(card.known, request, there),
+            ask=ask if self.brief is None else _briefly(ask, len(self.running), self.brief),
             running=tuple(map(names.index, self.running)),
             now=there and card.expected(self.running, there.split),
         )
+
+
+def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
+    """Only brief jobs begin with a limit: it stays when the neighbours that it is for have ended.
+
+    A server keeps its promise only where others have limits.
+    """
+
+    def asked(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
+        decision, news = ask(jobs, work), {job.job for job in jobs[running:]}
+        if decision is None or any(map(is_served, jobs)) or news <= {*brief}:
+            return decision
+        policy, apart = decision.request.policy, decision.apart
+        free = [
+            option
+            for option in decision.options[:-1]
+            if min(option.split.shares[running:]) == WHOLE and not option.violations
+            if option.worth >= apart.value * (1 + policy.min_gain)
+        ]
+        return replace(decision, choice=best_of(free, jobs, policy.tie) if free else None)
+
+    return asked
+
+
+_PLAN_S = 10.0  # of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second
+
+
+@lru_cache(maxsize=2)
+def _planned_to_the_end(
+    card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
+) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
+    """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
+
+    Those with a job that fills the GPU: few others can share it, so these are kept for it. All
+    others can start together, as one set without a split. The longest first, with its seconds;
+    none: there is no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
+    """
+    order, counts = sorted({*jobs}), Counter(jobs)
+    kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
+    request = card.request.of([card.profiles[name] for name in sorted(dict(jobs))])
+    pool, policy = pool_of(known, known.found, gpus, kinds, request), request.policy
+    aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
+    with suppress(InputError, NoSplitError):
+        placing = make_placing(
+            kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
+        )
+        sets = Counter(solver.place(placing, time_limit_s=_PLAN_S).sets)
+        found = [
+            (
+                one.time_s,
+                tuple(kinds[kind].name for kind in one.kinds),
+                one.split or Split((WHOLE,)),
+            )
+            for one in sets.elements()
+        ]
+        filling = [one for one in found if any(fills(card.profiles[name]) for name in one[1])]
+        light = tuple(name for one in found if one not in filling for name in one[1])
+        longest_s = max((s for name, s in jobs if name in light), default=0.0)
+        together = [(longest_s, light, None)] if light else []
+        waits = [name for name, _ in jobs]
+        return sorted(
+            [*filling, *together], key=lambda one: (-one[0], min(map(waits.index, one[1])))
+        )
+    return ()
 
 
 Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
@@ -252,11 +322,6 @@ class QueueLook:
     launches: tuple[SeenLaunch, ...]
     waiting: tuple[str, ...]
 
-    @property
-    def over(self) -> bool:
-        """Nothing of it runs."""
-        return not self.launches
-
 
 class QueueRun:
     """One queue, of which this process has the file.
@@ -266,7 +331,7 @@ class QueueRun:
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
         works_s: How long jobs take alone, by their names; known of all in `due_s`.
-        due_s: In which time from now jobs are to be done.
+        due_s: In which time jobs are to be done, from when their queue began with that.
     """
 
     def __init__(
@@ -278,15 +343,20 @@ class QueueRun:
         limits_s: Mapping[str, float] | None = None,
         works_s: Mapping[str, float] | None = None,
         due_s: Mapping[str, float] | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
-        self._due_s = {name: clock_s() + in_s for name, in_s in (due_s or {}).items()}
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
+        new, known = {n: (s, clock_s() + s) for n, s in (due_s or {}).items()}, self._record.due
+        due = {
+            n: known[n] if n in known and known[n][0] == own[0] else own for n, own in new.items()
+        }
+        self._record = replace(self._record, due=due)
+        self._due_s = {name: due_at for name, (_, due_at) in self._record.due.items()}
         self._refused: set[tuple[str, str]] = set()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
         self.stopping = False
@@ -380,7 +450,7 @@ class QueueRun:
 
     def done(self, look: QueueLook) -> bool:
         """Whether every batch job has come to its end, and nothing runs."""
-        return look.over and all(map(self.is_server, look.waiting))
+        return not look.launches and all(map(self.is_server, look.waiting))
 
     def finish(self, look: QueueLook) -> None:
         """Where all ended well, nothing is kept."""
@@ -447,9 +517,22 @@ class QueueRun:
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
         alone, one_by_one = must_be_alone(look.record)
-        found = [self._open(card, look, {*left} - {*alone}) for card in self.cards]
-        rest, empty = [*left], [card for card in self.cards if not _on(card, look)]
-        for card, names, split in planned(tuple(one for one in found if one.able), tuple(left)):
+        empty = [card for card in self.cards if not _on(card, look)]
+        plan = self._to_the_end([name for name in left if name not in {*alone, *one_by_one}])
+        starts = {card: (*one[1:],) for card, one in zip(empty, plan, strict=False) if one[2]}
+        yield from ((card, names, split) for card, (names, split) in starts.items() if split)
+        empty = [card for card in empty if card not in starts]
+        # Two of a plan wait for each other: neither goes with anyone else.
+        pairs = (names for _, names, split in plan if split and len(names) > 1)
+        single = (names for names, _ in starts.values() if len(names) == 1)
+        rest = [*(Counter(left) - Counter(itertools.chain(*pairs, *single))).elements()]
+        light = next((names for _, names, split in plan if not split), left)
+        found = [
+            self._open(card, look, {*rest} & {*(light if card in empty else rest)} - {*alone})
+            for card in self.cards
+            if card not in starts
+        ]
+        for card, names, split in planned(tuple(one for one in found if one.able), tuple(rest)):
             yield card, names, split
             empty = [other for other in empty if other is not card]
             for name in names:
@@ -461,18 +544,45 @@ class QueueRun:
         for card, name in zip(empty, rest, strict=False):
             yield card, (name,), Split((WHOLE,))
 
+    def _to_the_end(
+        self, names: Sequence[str]
+    ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
+        """The plan of jobs whose work is known, beside no server; none where it is not."""
+        card, works_s = self.cards[0], self._works_s
+        jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
+        differ = len({other.wanted.gpu_model for other in self.cards}) > 1
+        if (
+            differ
+            or any(map(self.is_server, self.names))
+            or not (card.known and jobs and all(work_s for _, work_s in jobs))
+        ):
+            return ()
+        plan = _planned_to_the_end(card, card.known, jobs, len(self.cards))
+        return sorted(plan, key=lambda one: -max(map(self._needed, one[1])))
+
     def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""
         alone, one_by_one = must_be_alone(look.record)
         known = frozenset(name for name in able if name in card.profiles)
         if (launch := _on(card, look)) is None:
-            return OpenCard(card=card, able=known - {*one_by_one})
+            return OpenCard(card=card, able=known - {*one_by_one}, brief=frozenset())
         names = tuple(job.part.job.name for job in launch.running)
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        there = Running(split=launch.split, cap_percent=WHOLE)
-        return OpenCard(card=card, able=known - refused, running=names, there=there)
+        there, works_s = Running(split=launch.split, cap_percent=WHOLE), self._works_s
+        left_s = max(
+            works_s.get(job.part.job.name, 0.0)
+            - job.status.steps / (job.part.solo_rate or math.inf)
+            for job in launch.running
+        )
+        return OpenCard(
+            card=card,
+            able=known - refused,
+            running=names,
+            there=there,
+            brief=frozenset(name for name in known if works_s.get(name, math.inf) <= left_s),
+        )
 
     def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""

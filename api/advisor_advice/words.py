@@ -196,7 +196,7 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     """Why two jobs are not to share, and what the option with the most work an hour would take."""
     r = given.decision
     yield "Why", next(iter(given.reasons), "no split that keeps the limits saves enough")
-    splits = [o for o in r.options if o.sharing in ("limited", "uncapped")]
+    splits = [o for o in r.options[:-1] if (o.sharing in ISOLATING) == r.request.isolate]
     if kept := [o for o in splits if not o.violations] or splits:
         best = max(kept, key=lambda o: o.prediction.stp.value)
         prices = r.request.policy.prices

@@ -22,7 +22,7 @@ from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
 from advisor.formats.wire import read, write, write_bytes
-from advisor.predict.measured import Windows
+from advisor.predict.measured import Windows, of_few
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
@@ -249,6 +249,8 @@ class Present:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
+        if promotions != old.promotions:
+            of_few.cache_clear()
         kept = Kept(change, observed, promotions, checks, together, profiles, predictor)
         if checks == old.checks:
             kept.checked |= old.checked

@@ -125,7 +125,7 @@ def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) ->
     if queue.done(look):
         state = "failed" if record.failed else "done"
     elif queue.stopping:
-        state = "stopped" if look.over else "stopping"
+        state = "stopping" if look.launches else "stopped"
     return RunState(
         state=state,
         jobs=tuple(jobs),
@@ -497,7 +497,7 @@ def run(
         elif fresh:
             before = QueueRun(found, cards, file, settings)
             before.stop()
-            while not (look := before.look()).over:
+            while (look := before.look()).launches:
                 before.act(look)
                 time.sleep(_LOOK_S)
             file.remove()

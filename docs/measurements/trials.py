@@ -22,7 +22,8 @@ from advisor_advice.forecasting import ways_to_try
 def judged(decision: Decision, ways: Ways, most: int, *, free: bool) -> tuple[float, bool, bool]:
     """Part of the work per joule lost, whether a limit broke, and whether the jobs share.
 
-    `free`: jobs that should not share are tried, too, and separated where no way keeps all limits.
+    `free`: jobs that should not share are tried, too. Where no way that is tried keeps all limits
+    and saves energy, they are separated.
     """
     limits = decision.profiles, decision.request
     judges = {split: windows[1:] or windows for split, windows in ways.items()}
@@ -34,8 +35,9 @@ def judged(decision: Decision, ways: Ways, most: int, *, free: bool) -> tuple[fl
         return sum(held_limits(ways[split][:1], *limits)), ways[split][0].per_joule
 
     split = max(tried, key=worth, default=None)
-    keeps = split and all(held_limits(ways[split][:1], *limits))
-    if split is None or not (keeps if free else decision.choice):
+    keeps = split and all(held_limits(ways[split][:1], *limits)) and saved(ways[split][:1]) > 0
+    tries = free or most > 1
+    if split is None or (tries and not keeps) or not (free or decision.choice):
         return best, False, False
     return max(0.0, 1 - (1 - best) / (1 - saved(judges[split]))), split not in kept, True
 

@@ -316,7 +316,7 @@ def test_a_card_on_which_a_job_does_not_run_alone() -> None:
     assert str(refused.value) == (
         "b needs 3000 MiB of memory, the card has 2999 MiB. so it does not even run alone; it was "
         "measured on NVIDIA H200. give the memory of the card that the jobs will run on: "
-        "--memory 80GiB."
+        "--memory 80GiB, or `memory_mib` in a request."
     )
     for jobs, card in (((A, big), 3000), ((replace(A, memory_used_mib=None),), 0.5)):
         check_jobs_fit(jobs, card)

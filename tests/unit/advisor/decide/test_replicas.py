@@ -2,7 +2,9 @@
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from made_up_profiles import profile
 
 from advisor.core.policy import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
+from advisor.core.split import Split
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.decide.replicas import FoundCopies, replicas, way_of
 from advisor.errors import NoSplitError
+from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 
@@ -83,6 +87,24 @@ def test_what_ends_the_number(
     found = counted(one, request)
     assert (found.ended_by, found.best) == (ended_by, best), found.why
     assert found.why
+
+
+def halved(profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+    found = SetPredictor().predict(profiles, splits)
+    return dataclasses.replace(found, power_w=found.power_w / 2)
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_more_copies_that_were_measured_say_that_fewer_keep_their_limits(is_measured: bool) -> None:
+    """Four are predicted to break a limit that five were measured to keep."""
+    one, request = copied_job(), dataclasses.replace(FREE, max_power_w=300.0)
+    knows = Mock(predict=halved)
+    way = way_of(decide(Outlook([one] * 5, knows), request)).split
+    outlooks = [outlook(one, number) for number in range(2, 7)]
+    outlooks[3] = Outlook([one] * 5, knows, measured=[way] if is_measured else [])
+    found = replicas(outlooks, request)
+    assert (found.best, found.ended_by) == (5 if is_measured else 3, "power")
+    assert len(found.decisions) == found.best
 
 
 def test_not_even_one_is_an_error() -> None:

@@ -1,7 +1,7 @@
 """A launch from its first set to the end of its last, on a clock of its own, without a process."""
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from functools import partial
@@ -456,6 +456,22 @@ def test_what_is_not_known_of_a_job_stays(
 WAYS = tuple(together("a", "b", split=split) for split in (Split((40.0, 60.0)), EQUAL))
 
 
+def ways(
+    power_w: float = 1000.0, job: Mapping[str, Any] | None = None, **own: Any
+) -> tuple[LaunchSet, ...]:
+    """Two ways of two jobs, each of which would draw so much alone; they draw 400 W together."""
+    made = [
+        together("a", "b", split=split, **(job or {})) for split in (Split((40.0, 60.0)), EQUAL)
+    ]
+    return tuple(
+        replace(way, parts=tuple(replace(part, solo_power_w=power_w, **own) for part in way.parts))
+        for way in made
+    )
+
+
+WAYS = ways()
+
+
 @pytest.mark.parametrize(
     ("a", "spec", "state", "outcomes"),
     [
@@ -499,7 +515,6 @@ def test_of_a_trial_time_and_energy_count_and_no_work(launch: Launch) -> None:
     [
         (Script(), Script(rate=60), {}, 1, "goes on"),
         (Script(rate=60), Script(), {}, 0, "goes on"),
-        (Script(rate=55), Script(rate=60), {"min_speed": 0.9}, 1, "as none keeps all limits"),
         # What was not measured is known to be worth nothing.
         (Script(hangs_s=0), Script(), {}, 1, "40/60 not measured"),
         (Script(rate=60, late_ms=(90.0,)), Script(late_ms=(9.0,)), {"max_p99_ms": 50.0}, 1,
@@ -513,13 +528,28 @@ def test_the_way_goes_on_that_keeps_most_and_does_most(
 ) -> None:
     job = {name: value for name, value in limits.items() if name == "offered_rate"}
     own = {name: value for name, value in limits.items() if name != "offered_rate"}
-    ways = [
-        replace(way, parts=tuple(replace(part, **own) for part in way.parts))
-        for way in (together("a", "b", split=pair.split, **job) for pair in WAYS)
-    ]
     launch.scripts |= dict.fromkeys("ab", first)
     launch.events[9.9] = lambda: launch.scripts.update(dict.fromkeys("ab", second))
     launch.stop_s = 25
-    last = launch.run(*ways, try_s=10.0)
+    last = launch.run(*ways(job=job, **own), try_s=10.0)
     (told,) = last.warnings
     assert (launch.folder.read_spec().pairs[2].split, words in told) == (WAYS[number].split, True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"min_speed": 0.9}, "keeps all limits"),
+        ({"power_w": 300.0}, "saves energy"),
+    ],
+)
+def test_jobs_that_no_way_suits_are_not_kept_together(
+    launch: Launch, limits: dict[str, Any], why: str
+) -> None:
+    """A launch has one GPU for them: it ends, and says how to run them."""
+    launch.scripts |= dict.fromkeys("ab", Script(rate=55))
+    last = launch.run(*ways(**limits), try_s=10.0)
+    assert (last.state, last.code, len(launch.jobs)) == ("failed", "no-split", 4)
+    assert last.cause
+    assert f"no way that was tried {why}. tried for 10 s each: 40/60 2.75" in last.cause
+    assert last.cause.endswith("advisor launch a; advisor launch b.")

@@ -161,6 +161,21 @@ def test_profiles_have_no_dips() -> None:
     assert make_profile(dipped).values["rate"].tolist() == [40, 100, 98]
 
 
+def test_no_job_in_bursts_draws_less_for_its_work_under_a_limit() -> None:
+    """The window at 50 % met few bursts; else two copies would draw less than one alone."""
+    bursts = {"gpu_busy_percent": 30.0, "sm_active_percent": 25.0, "idle_power_w": 60.0}
+    found = {10.0: (70.0, 95.0), 50.0: (90.0, 94.0), 100.0: (100.0, 100.0)}
+    seen = [
+        dataclasses.replace(p, rate=found[p.share_percent][0], power_w=found[p.share_percent][1])
+        for p in points(**bursts)
+    ]
+    (profile,) = make_profiles(seen).values()
+    assert profile.in_bursts
+    assert profile.values["power_w"].tolist() == pytest.approx([95, 96, 100])
+    steady = [dataclasses.replace(p, gpu_busy_percent=90.0) for p in seen]
+    assert next(iter(make_profiles(steady).values())).values["power_w"][1] == 94
+
+
 @pytest.fixture(scope="module")
 def whole() -> list[SoloPoint]:
     return [point for point in bundled_set_references() if point.share_percent == 100]

@@ -115,6 +115,34 @@ def test_a_queue_ends(
     assert sorted(found) == launches
 
 
+def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the plan of a queue, the longest set first; else a limit would outlive its neighbours."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    small = ("mobilenet-train-b2", "resnet50-train-b2")
+    names = ("gemm", "triad", *small, *small)
+    jobs, settings = [Job(name=name, command=("true",)) for name in names], settings_of(tmp_path)
+    works = dict.fromkeys(names, 3600.0) | {"triad": 7200.0, small[0]: 7200.0}
+
+    def queue(works_s: dict[str, float]) -> QueueRun:
+        return QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings, None, works_s)
+
+    ((_, (unknown,)),) = queue({}).first_sets()
+    assert {*unknown.split.shares} == {100.0}
+    run = queue(works)
+    for _ in range(9):
+        run.act(run.look())
+        for folder in list_folders(tmp_path / "home" / "launches"):
+            supervise(folder)
+    assert run.done(run.look())
+    sets = [one.read_spec().pairs[0] for one in list_folders(tmp_path / "home" / "launches")]
+    found = [sorted(job.name for job in one.jobs) for one in sets]
+    assert sorted(name for one in found for name in one) == sorted(names)
+    assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
+
+
 def supervise(folder: LaunchFolder) -> None:
     """Batch jobs finish at once, servers when they are stopped."""
     seen = see(folder)
@@ -194,3 +222,22 @@ def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
     assert queue.late_text(due) == "cannot be done in time: 57 min alone, 55 min left"
     ((_, (made, *_)),) = queue.first_sets()
     assert "matmul-fp16" in [job.name for job in made.jobs]
+
+
+def test_a_deadline_is_not_counted_anew_when_the_queue_goes_on(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another one is asked for."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    clock, file = Mock(return_value=1000.0), QueueFile(tmp_path / "queue")
+    jobs, settings = [Job(name="gemm", command=("true",))], settings_of(tmp_path)
+
+    def queue(due_s: float) -> QueueRun:
+        works, due = {"gemm": 600.0}, {"gemm": due_s}
+        return QueueRun(jobs, [card], file, settings, None, works, due, clock)
+
+    first = queue(3600.0)
+    first.act(first.look())
+    clock.return_value = 2000.0
+    assert [queue(due_s).spare_s("gemm") for due_s in (3600.0, 7200.0)] == [2000.0, 6600.0]

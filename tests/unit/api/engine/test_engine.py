@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, StoreError
+from advisor.predict.measured import of_few
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
@@ -97,6 +99,21 @@ async def test_within_a_second_nothing_is_looked_at(
     await engine.recommend(PAIR)
     assert (source.looks, source.loads) == (2, 2)
     assert (engine.hits, engine.misses) == (2, 1)
+
+
+async def test_nothing_is_kept_of_a_model_that_was_replaced(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fewer jobs do is kept with the model that said it."""
+    of_few.cache_clear()
+    now = [100.0]
+    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now[0])
+    await engine.recommend(RecommendationRequest.of("bert-serve-30", "bert-serve-30", "triad"))
+    assert of_few.cache_info().currsize
+    monkeypatch.setattr(Registry, "stamp", Mock(return_value=(1, 2, 3)))
+    now[0] += 2 * engine_module.FRESH_S
+    await engine.recommend(PAIR)
+    assert not of_few.cache_info().currsize
 
 
 async def test_write_of_this_process_counts_although_a_look_is_under_way(
