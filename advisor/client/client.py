@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 import advisor
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import Observation, Point, Record, SoloPoint
-from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
 

@@ -11,14 +11,23 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.interval import Interval
+from advisor.core.gpu import (
+    ISOLATING,
+    SHARINGS,
+    WHOLE,
+    Sharing,
+    Split,
+    best_within_tie,
+    split_environments,
+    vendor_of,
+)
 from advisor.core.objectives import (
     ADVISED,
     COST,
     DEFAULT_OBJECTIVE,
     NO_PRICES,
     Finish,
+    Interval,
     Objective,
     Prices,
     Rest,
@@ -30,14 +39,6 @@ from advisor.core.objectives import (
     work_of,
 )
 from advisor.core.records import grouped
-from advisor.core.split import (
-    ISOLATING,
-    SHARINGS,
-    Sharing,
-    Split,
-    best_within_tie,
-    split_environments,
-)
 from advisor.core.wording import counted, less_or_more, limits_text
 from advisor.decide.limits import (
     TO_THE_END,

@@ -12,16 +12,20 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.core.gpu import UNIT_NAMES, WHOLE, share_for_units, units_for_share, vendor_of
-from advisor.core.split import (
+from advisor.core.gpu import (
     ADVISED_JOBS,
     MOST_JOBS,
     NINE,
     SHARINGS,
+    UNIT_NAMES,
+    WHOLE,
     Sharing,
     Split,
     can_be_masked,
     fine_splits,
+    share_for_units,
+    units_for_share,
+    vendor_of,
     without_limits,
 )
 from advisor.errors import InputError

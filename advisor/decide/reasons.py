@@ -3,9 +3,9 @@
 import functools
 from collections.abc import Iterator
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import ISOLATING, NINE
+from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
-from advisor.core.split import ISOLATING, NINE
 from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,

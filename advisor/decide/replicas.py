@@ -7,7 +7,7 @@ demand; a copy of another job takes what it gets.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from advisor.core.split import ISOLATING
+from advisor.core.gpu import ISOLATING
 from advisor.decide.decision import (
     Decision,
     Outlook,

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import SETTLE_S, UNCOUNTED, UNWATCHED, ObservedPart
-from advisor.core.split import ADVISED_JOBS
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from advisor.core.interval import Interval
 from advisor.core.job import (
     VERDICT_FLAGS,
     Reported,
@@ -20,6 +19,7 @@ from advisor.core.job import (
     largest_gap,
     read_first,
 )
+from advisor.core.objectives import Interval
 from advisor.core.records import SETTLE_S
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import duration_text

@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import MemoryFit, Share
+from advisor.core.gpu import MOST_JOBS, MemoryFit, Share, check_masks, split_shares
 from advisor.core.job import Job
-from advisor.core.split import MOST_JOBS, check_masks, split_shares
 from advisor.errors import (
     AdvisorError,
     InputError,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import advisor
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import ADVISED_JOBS, Gpu
 from advisor.core.job import verdict_flags
 from advisor.core.records import (
     JUDGE_S,
@@ -24,7 +24,6 @@ from advisor.core.records import (
     is_far,
     with_job_energy,
 )
-from advisor.core.split import ADVISED_JOBS
 from advisor.errors import AdvisorError
 from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, loads

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Never
 
-from advisor.core.interval import Interval
 from advisor.core.job import VERDICT_FLAGS
+from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import TelemetrySource
 from advisor.core.wording import listed

@@ -4,10 +4,9 @@ import math
 import string
 from dataclasses import dataclass, replace
 
-from advisor.core.gpu import MemoryFit, Share
-from advisor.core.interval import Interval
+from advisor.core.gpu import MemoryFit, Share, Split, split_shares
 from advisor.core.job import Job, WhenOneEnds, WhenP99Breaks
-from advisor.core.split import Split, split_shares
+from advisor.core.objectives import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, MemoryFit, Share, share_environment
+from advisor.core.gpu import Gpu, MemoryFit, Share, check_masks, share_environment
 from advisor.core.job import Job
-from advisor.core.split import check_masks
 from advisor.core.wording import listed
 from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
 from advisor.files import writing_private

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import Sharing, Split
 from advisor.core.job import Verdict
-from advisor.core.objectives import Prices
-from advisor.core.split import Sharing, Split
+from advisor.core.objectives import Interval, Prices
 from advisor.launch.spec import Forecast
 from advisor.runtime.backend import Proof
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Sharing
 from advisor.core.records import Observation
-from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import now, to_exact_text

@@ -17,8 +17,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, share_for_units, units_for_share
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, NINE, Split, without_limits
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    MEMORY_PART,
+    MOST_JOBS,
+    NINE,
+    WHOLE,
+    Split,
+    share_for_units,
+    units_for_share,
+    without_limits,
+)
 from advisor.decide.decision import Decision
 from advisor.decide.limits import (
     Request,

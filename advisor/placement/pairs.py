@@ -12,8 +12,8 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from advisor.core.gpu import EQUAL
 from advisor.core.objectives import Rest, Work
-from advisor.core.split import EQUAL
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.placement.answers import SetAnswers, set_answers
 from advisor.placement.placing import Bools, PlacedSet, Placing

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.gpu import Split
 from advisor.core.objectives import (
     ADVISED,
     AIMS,
@@ -25,7 +26,6 @@ from advisor.core.objectives import (
     Work,
     priced,
 )
-from advisor.core.split import Split
 from advisor.decide.decision import Decision, Outlook, decide
 from advisor.decide.limits import TO_THE_END, Request
 from advisor.errors import InputError, NoSplitError

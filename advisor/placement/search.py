@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.placement.answers import SetAnswers, Sets
 from advisor.placement.bound import SetBound
 from advisor.placement.placing import Bools, Ints, PlacedSet

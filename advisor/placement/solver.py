@@ -38,8 +38,8 @@ from typing import TypeAlias
 import highspy
 import numpy as np
 
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError, NoSplitError
 from advisor.placement.answers import SetAnswers, joining, set_answers
 from advisor.placement.pairs import QueuePairs

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags

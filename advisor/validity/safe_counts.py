@@ -19,13 +19,13 @@ from typing import TypeAlias
 from advisor.core.gpu import (
     UNIT_NAMES,
     WHOLE,
+    Split,
     Vendor,
     grantable,
     quantum,
     share_for_units,
     units_for_share,
 )
-from advisor.core.split import Split
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
 from advisor.formats.kept import RecordFolder

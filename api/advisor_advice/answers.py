@@ -9,11 +9,24 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from advisor.core.gpu import MPS_CLIENTS, WHOLE, units_for_share, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    ISOLATING,
+    MPS_CLIENTS,
+    WHOLE,
+    Split,
+    units_for_share,
+    vendor_of,
+)
+from advisor.core.objectives import (
+    ADVISED,
+    DEFAULT_OBJECTIVE,
+    Finish,
+    Interval,
+    find_objective,
+    priced,
+)
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,

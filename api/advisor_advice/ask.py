@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from advisor.core.gpu import parse_memory_mib
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_memory_mib
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from advisor.core.policy import Policy
+from advisor.core.objectives import Policy
 from advisor.core.records import SoloPoint
 from advisor.decide.decision import Decision
 from advisor.decide.limits import Request

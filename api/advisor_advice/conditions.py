@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Split
 from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint
-from advisor.core.split import Split
 from advisor.predict.card_factor import CardFactor, CardPredictor, card_factor, reference_logs
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within

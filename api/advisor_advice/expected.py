@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
 from advisor.core.records import Observation, doubt
-from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.predict.card_factor import observation_ratio
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile

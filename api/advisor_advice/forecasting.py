@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import Sharing
 from advisor.core.job import Job
-from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.split import Sharing
+from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE, Interval
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,

@@ -8,9 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import UNIT_NAMES, WHOLE, Gpu, Share, Vendor, units_for_share, vendor_of
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    MOST_JOBS,
+    UNIT_NAMES,
+    WHOLE,
+    Gpu,
+    Share,
+    Split,
+    Vendor,
+    check_masks,
+    parse_split,
+    units_for_share,
+    vendor_of,
+)
 from advisor.core.job import Job
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, check_masks, parse_split
 from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, split_environments
 from advisor.core.wording import as_asked
 from advisor.decide.decision import LEAST_TIME_SAVED, Decision, worth_of
 from advisor.decide.limits import (

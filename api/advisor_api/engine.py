@@ -16,8 +16,8 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job

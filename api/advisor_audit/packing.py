@@ -21,9 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS
 from advisor.core.objectives import Aim, Prices
-from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
 from advisor.placement.answers import LEVELS, SetAnswers, Sets, set_answers
 from advisor.placement.placing import Kind, Pool, make_placing

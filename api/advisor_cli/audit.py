@@ -14,8 +14,7 @@ import requests
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, COST, Aim, priced
+from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock

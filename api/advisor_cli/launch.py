@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import Gpu, MemoryFit
-from advisor.core.split import ADVISED_JOBS
+from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit
 from advisor.core.wording import as_asked, counted, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (

@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.core.gpu import UNIT_NAMES, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import Prices
+from advisor.core.objectives import Interval, Prices
 from advisor.core.records import (
     LIMIT_BROKEN,
     Observation,

@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
+from advisor.core.gpu import Split
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
-from advisor.core.split import Split
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.errors import InputError

@@ -9,10 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Sharing
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Sharing, vendor_of
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
     Decision,

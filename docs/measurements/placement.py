@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 
-from advisor.core.policy import Policy
+from advisor.core.objectives import Policy
 from advisor.decide.limits import Request, is_served
 from advisor.placement import solver
 from advisor.placement.placing import Kind, Placing, Pool, make_placing

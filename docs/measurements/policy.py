@@ -24,9 +24,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError

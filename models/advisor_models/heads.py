@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.split import Split
+from advisor.core.gpu import Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.features import (
     Float32s,

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS, Split, check_advised
+from advisor.core.gpu import ADVISED_JOBS, Split, check_advised
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import Side, feature_names_of, side
 from advisor.predict.predictions import (

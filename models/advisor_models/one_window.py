@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90
+from advisor.core.objectives import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded

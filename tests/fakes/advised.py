@@ -11,9 +11,9 @@ from made_up_profiles import profile as profile_on_h200
 from small_model import make_manifest
 from unsafe_counts import checked_with
 
+from advisor.core.gpu import Split
 from advisor.core.job import Job
 from advisor.core.records import Observation, SoloPoint
-from advisor.core.split import Split
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile

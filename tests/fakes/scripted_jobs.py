@@ -8,9 +8,8 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import EQUAL, Gpu, Share, Split
 from advisor.core.job import NOTHING, Job, Reported
-from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch import set_monitor

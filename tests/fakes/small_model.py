@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.core.split import NINE, UNCAPPED, Split
+from advisor.core.gpu import NINE, UNCAPPED, Split
 from advisor.predict.features import (
     Float32s,
     feature_names_of,

@@ -20,8 +20,7 @@ from raw_server import JSON, RawServer, raw_server
 from reading import some
 from store_points import observation
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import OBJECTIVES, Interval
 from advisor.core.records import FLAGS, WRONG, Observation, SoloPoint
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain

@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.interval import NORMAL_90
+from advisor.core.objectives import NORMAL_90
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile

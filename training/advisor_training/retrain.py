@@ -35,8 +35,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.core.policy import POLICY
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, POLICY
 from advisor.core.records import (
     COUNTER_BOUND,
     DOUBTFUL,

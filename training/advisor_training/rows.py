@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import EQUAL, WHOLE, Split
 from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import (
     DOUBTFUL,
@@ -43,7 +43,6 @@ from advisor.core.records import (
     SoloPoint,
     grouped,
 )
-from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError

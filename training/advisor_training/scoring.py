@@ -19,18 +19,19 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import EQUAL, Split, best_within_tie
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
+    POLICY,
     Candidate,
+    Interval,
     Objective,
     PartResult,
+    Policy,
     SplitResult,
     best,
 )
-from advisor.core.policy import POLICY, Policy
-from advisor.core.split import EQUAL, Split, best_within_tie
 from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
@@ -467,7 +468,7 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates; `tie` is that of `advisor.core.policy`. They may be scored by
+    profiles' rates; `tie` is that of `advisor.core.objectives`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
     found = (

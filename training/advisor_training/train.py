@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.policy import POLICY
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, POLICY
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError

@@ -14,7 +14,7 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import (
     JUDGE_S,
     LIMIT_BROKEN,

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import TIME_SLICED, UNCAPPED, Gpu
 from advisor.core.job import Job
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
-from advisor.core.split import TIME_SLICED, UNCAPPED
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs

@@ -38,7 +38,7 @@ from advisor_profiling.attached import (
 from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
-    from advisor.core.interval import Interval
+    from advisor.core.objectives import Interval
     from advisor_audit.audit import HostJob, HostSeen
 
 _Look = TypeVar("_Look")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.wording import count_of
 from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 from rows import Row, bundled_campaigns, rows_of
 
-from advisor.core.split import Sharing, Split, without_limits
+from advisor.core.gpu import Sharing, Split, without_limits
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,

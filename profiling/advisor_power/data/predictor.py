@@ -22,7 +22,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from advisor.core.gpu import check_card_units
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home

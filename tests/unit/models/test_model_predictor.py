@@ -20,9 +20,8 @@ from small_model import (
     without,
 )
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.core.split import EQUAL, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
     matrix,

@@ -11,9 +11,8 @@ from made_up_profiles import profile
 from made_up_results import pair_result
 from made_up_rows import as_held_out, solo_points, training_set
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval, SplitResult
 from advisor.predict.profiles import Serving
 from advisor_models.intervals import UNCAPPED as UNCAPPED_STRATUM
 from advisor_models.intervals import LogBounds

@@ -15,8 +15,8 @@ import pytest
 import synthetic_pairs as made_up
 from made_up_rows import solo_points, training_set
 
+from advisor.core.gpu import NINE, UNCAPPED
 from advisor.core.records import PairPoint
-from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.decision import Outlook, decide
 from advisor.errors import ModelError, StoreError
 from advisor.predict.profiles import make_profiles

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.core.gpu import without_limits
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import without_limits
 from advisor.errors import ModelError
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.profiles import Profile, make_profiles

@@ -12,17 +12,18 @@ from advisor.core.gpu import (
     PERCENTAGE,
     SM_FLOOR,
     Share,
+    Split,
     Vendor,
     grantable,
     percent_for_units,
     quantum,
     share_environment,
     share_for_units,
+    split_environments,
     units_for_percent,
     units_for_share,
     vendor_of,
 )
-from advisor.core.split import Split, split_environments
 from advisor.errors import InputError, LimitNotProvenError
 
 TOTALS = range(80, 201)

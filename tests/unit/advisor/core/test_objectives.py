@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_up_results import changed, pair_result, swapped
 
+from advisor.core.gpu import Split
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
@@ -26,7 +27,6 @@ from advisor.core.objectives import (
     one_after_the_other,
     work_of,
 )
-from advisor.core.split import Split
 from advisor.errors import InputError
 
 BY_HAND = pair_result(

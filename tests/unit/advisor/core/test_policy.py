@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import Prices
-from advisor.core.policy import POLICY, Policy
+from advisor.core.objectives import POLICY, Interval, Policy, Prices
 from advisor.decide.limits import sure_p99_ms, sure_speeds
 from advisor.errors import InputError
 

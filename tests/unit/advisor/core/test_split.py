@@ -7,26 +7,24 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from advisor.core.gpu import (
-    MEMORY_PART,
-    PRIORITY,
-    MemoryFit,
-    Vendor,
-    grantable,
-    quantum,
-    units_for_share,
-)
-from advisor.core.split import (
     EQUAL,
     EXCLUSIVE,
+    MEMORY_PART,
+    PRIORITY,
     TIME_SLICED,
     UNCAPPED,
+    MemoryFit,
     Split,
+    Vendor,
     best_within_tie,
     fine_splits,
+    grantable,
     parse_split,
+    quantum,
     split_environments,
     split_of_units,
     split_shares,
+    units_for_share,
     without_limits,
 )
 from advisor.errors import InputError

@@ -14,11 +14,19 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 from made_up_profiles import active_job as job
 
-from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
-from advisor.core.interval import Interval
-from advisor.core.objectives import OBJECTIVES, Prices, Work, finish
-from advisor.core.policy import POLICY, Policy
-from advisor.core.split import EQUAL, ISOLATING, NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.gpu import (
+    EQUAL,
+    ISOLATING,
+    NINE,
+    PERCENTAGE,
+    TIME_SLICED,
+    UNCAPPED,
+    WHOLE,
+    Gpu,
+    Share,
+    Split,
+)
+from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work, finish
 from advisor.decide.decision import (
     Decision,
     Outlook,

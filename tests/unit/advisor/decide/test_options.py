@@ -13,8 +13,15 @@ from made_up_profiles import SHARES, profile
 from made_up_profiles import active_job as job
 from unsafe_counts import checked_with
 
-from advisor.core.gpu import WHOLE, grantable, share_for_units, units_for_share
-from advisor.core.split import NINE, Split, without_limits
+from advisor.core.gpu import (
+    NINE,
+    WHOLE,
+    Split,
+    grantable,
+    share_for_units,
+    units_for_share,
+    without_limits,
+)
 from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Kernels, Profile

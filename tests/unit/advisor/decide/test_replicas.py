@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import profile
 
-from advisor.core.policy import Policy
+from advisor.core.objectives import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.errors import InputError
 from advisor.formats.wire import read, to_plain, write, write_bytes
 
@@ -138,7 +138,7 @@ def test_the_fast_writer_says_the_same(value: Any, numbers: dict[str, float]) ->
 def test_importing_and_writing_load_no_pydantic() -> None:
     code = (
         "import sys, advisor; from advisor.formats.wire import write\n"
-        "from advisor.core.interval import Interval\n"
+        "from advisor.core.objectives import Interval\n"
         "write(Interval(1, 0, 2)); assert 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

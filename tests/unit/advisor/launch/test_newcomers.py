@@ -10,10 +10,9 @@ import pytest
 from joining import to_join
 from scripted_jobs import FAULT, GPU, Script, ScriptedJob, Watch, at_once, proving
 
-from advisor.core.gpu import MemoryFit
-from advisor.core.interval import Interval
+from advisor.core.gpu import MemoryFit, Split, without_limits
 from advisor.core.job import Job
-from advisor.core.split import Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.launch import newcomers
 from advisor.launch.folder import ask_join, create_folder, join_status, withdraw

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from joining import to_join
 
+from advisor.core.gpu import Split
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.errors import BusyError, InputError
 from advisor.launch.folder import (
     LaunchFolder,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 
 from advisor.core import records
+from advisor.core.gpu import Split, without_limits
 from advisor.core.job import Job, Reported, ResultsSettings
 from advisor.core.records import UNCOUNTED
-from advisor.core.split import Split, without_limits
 from advisor.errors import (
     AdvisorError,
     JobError,

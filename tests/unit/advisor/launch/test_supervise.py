@@ -14,10 +14,9 @@ import pytest
 from joining import to_join
 from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
 
-from advisor.core.gpu import Gpu, MemoryFit
+from advisor.core.gpu import EQUAL, Gpu, MemoryFit, Split, without_limits
 from advisor.core.job import Job
 from advisor.core.records import Observation
-from advisor.core.split import EQUAL, Split, without_limits
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
 from advisor.launch import folder as folders

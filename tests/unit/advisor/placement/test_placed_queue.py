@@ -15,11 +15,8 @@ from hypothesis import strategies as some
 from made_up_profiles import Physics, profile
 from unsafe_counts import SAFE_132, UNSAFE_132, checked_132
 
-from advisor.core.gpu import units_for_percent
-from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, Prices
-from advisor.core.policy import Policy
-from advisor.core.split import Split
+from advisor.core.gpu import Split, units_for_percent
+from advisor.core.objectives import NO_PRICES, Interval, Policy, Prices
 from advisor.decide.decision import Outlook, decide, rest_of
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError

@@ -16,9 +16,8 @@ from hypothesis import strategies as some
 from made_up_profiles import Physics as Unlearned
 from made_up_profiles import active_job as job
 
-from advisor.core.objectives import AIMS, Prices, Work
-from advisor.core.policy import Policy
-from advisor.core.split import MOST_JOBS
+from advisor.core.gpu import MOST_JOBS
+from advisor.core.objectives import AIMS, Policy, Prices, Work
 from advisor.decide.decision import Decision
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError

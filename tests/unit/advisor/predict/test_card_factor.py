@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from store_points import point
 
-from advisor.core.split import EQUAL
+from advisor.core.gpu import EQUAL
 from advisor.predict.card_factor import (
     CARD_SPREAD,
     CardFactor,

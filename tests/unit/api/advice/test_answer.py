@@ -8,9 +8,8 @@ import pytest
 from advised import CARD, known, model, profile, profiles
 from small_model import make_manifest, make_profile
 
-from advisor.core.objectives import Prices, Work
-from advisor.core.policy import Policy
-from advisor.core.split import Split
+from advisor.core.gpu import Split
+from advisor.core.objectives import Policy, Prices, Work
 from advisor.decide.limits import Request
 from advisor.predict.card_factor import CardFactor
 from advisor.settings import read_settings

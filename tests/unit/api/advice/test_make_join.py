@@ -9,8 +9,8 @@ from advised import CARD, gives, model, points_file, settings_of
 from joining import to_join
 from unsafe_counts import checked_with
 
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job
-from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_status
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec

@@ -9,8 +9,7 @@ import pytest
 from advised import CARD, gives, model, points_file, settings_of
 from unsafe_counts import checked_with
 
-from advisor.core.gpu import Gpu
-from advisor.core.split import EQUAL, Split
+from advisor.core.gpu import EQUAL, Gpu, Split
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.installed import install
 from advisor.settings import Settings

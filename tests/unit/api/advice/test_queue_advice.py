@@ -8,9 +8,8 @@ from unittest.mock import Mock
 import pytest
 from advised import settings_of
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Sharing, Split
 from advisor.core.job import Job
-from advisor.core.split import Sharing, Split
 from advisor.decide.limits import Request, floor
 from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders

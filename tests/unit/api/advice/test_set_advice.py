@@ -3,9 +3,8 @@
 import pytest
 from advised import CARD, UUID, known, model, profile, profiles
 
-from advisor.core.objectives import Prices
-from advisor.core.policy import Policy
-from advisor.core.split import Split, without_limits
+from advisor.core.gpu import Split, without_limits
+from advisor.core.objectives import Policy, Prices
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.predict.card_factor import CardFactor

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from golden import Golden
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, Prices
+from advisor.core.objectives import NO_PRICES, Interval, Prices
 from advisor.core.records import Observation, ObservedPart
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus

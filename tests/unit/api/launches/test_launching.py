@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from store_points import observation
 
-from advisor.core.gpu import Gpu
-from advisor.core.interval import Interval
+from advisor.core.gpu import NINE, Gpu
 from advisor.core.job import Job
-from advisor.core.split import NINE
+from advisor.core.objectives import Interval
 from advisor.core.telemetry import POWER_GPU, Readings
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.formats.wire import read, write

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 from store_points import point
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import NINE, Gpu
 from advisor.core.job import Job
-from advisor.core.split import NINE
 from advisor.errors import BusyError, StoreError, UnsafeFileError
 from advisor.launch import guard
 from advisor.launch.folder import (

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from planned import H200, MI300X, job, jobs, shares_of, solo_point, units_of, windows
 from unsafe_counts import checked_132
 
-from advisor.core.gpu import MEMORY_PART, Gpu, Share
+from advisor.core.gpu import MEMORY_PART, NINE, TIME_SLICED, UNCAPPED, Gpu, Share, Split
 from advisor.core.job import ResultsSettings
-from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError, UnsafeCountError
 from advisor.runtime.backend import CuMaskBackend
 from advisor_data.bundled import bundled_solo_points

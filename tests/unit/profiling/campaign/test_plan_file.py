@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planned import H200, jobs
 
-from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.gpu import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.errors import InputError
 from advisor_profiling.campaign.plan import (
     Member,

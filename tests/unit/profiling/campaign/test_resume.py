@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from pair_points import pair_point
 from planned import H200, jobs, solo_point, windows
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import UNCAPPED, Share, Split
 from advisor.core.job import ProgressSettings
 from advisor.core.records import Point
-from advisor.core.split import UNCAPPED, Split
 from advisor_profiling.campaign.campaign import Block, cut
 from advisor_profiling.campaign.colocation import left_to_measure
 from advisor_profiling.window import Target, pair, solo

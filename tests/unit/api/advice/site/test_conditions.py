@@ -9,8 +9,8 @@ import pytest
 from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo_points
 from unsafe_counts import checked_with
 
+from advisor.core.gpu import EQUAL, UNCAPPED
 from advisor.core.records import Observation
-from advisor.core.split import EQUAL, UNCAPPED
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.settings import Settings
 from advisor.wire.answers import DriftedJob

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.launch.overview import CardNow, Overview
 from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import History, JobHistory, JobStatus, LaunchStatus, Ledger, Saved
