@@ -29,8 +29,7 @@ from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
-from advisor_models.manifest import Manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 PHYSICS = "physics"
 """What expects, in the place of a model's version, where jobs take turns or are more than two."""

@@ -37,6 +37,7 @@ from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, Recommen
 from advisor_advice.answers import (
     KnownSet,
     ModelAdvice,
+    best_size,
     gpu_warnings,
     known_set,
     of_check,
@@ -44,7 +45,6 @@ from advisor_advice.answers import (
     with_known_idle,
 )
 from advisor_advice.conditions import Conditions, KnownJobs, read_known
-from advisor_advice.partners import best_size
 from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
 from advisor_models.registry import Registry
 

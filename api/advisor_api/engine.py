@@ -34,7 +34,15 @@ from advisor.wire.requests import (
     PlacementRequest,
     RecommendationRequest,
 )
-from advisor_advice.answers import KnownSet, known_set, request_of, verdict_of
+from advisor_advice.answers import (
+    DIGITS,
+    KnownSet,
+    curve_of,
+    known_set,
+    partner_of,
+    request_of,
+    verdict_of,
+)
 from advisor_advice.conditions import (
     Conditions,
     Experience,
@@ -43,7 +51,6 @@ from advisor_advice.conditions import (
     checks_of,
     measured_windows,
 )
-from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.profiles import (
     ProfileSet,
@@ -59,10 +66,9 @@ from advisor_api.own_process import OwnProcesses
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
-from advisor_data.lists import job_rows
-from advisor_models.manifest import Manifest
+from advisor_data.store import job_rows
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 if TYPE_CHECKING:
     from advisor_power.components import ComponentWeights, KnownPower

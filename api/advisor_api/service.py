@@ -25,8 +25,7 @@ from advisor_api.http.options import ServeOptions
 from advisor_data import Store, open_store
 from advisor_data.backup import check_database
 from advisor_data.state import AuditEntry, ServiceState, open_service_state
-from advisor_models.manifest import Manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 
 class Metrics(HttpMetrics):

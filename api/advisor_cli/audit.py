@@ -33,8 +33,7 @@ from advisor_audit.sources import (
     record,
     session_for,
 )
-from advisor_cli.console import as_json_text, print_screen, say
-from advisor_cli.options import AsJson, ProfilesOption
+from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
 from advisor_cli.progress import progress
 from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus

@@ -7,9 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from advisor.settings import read_settings
-from advisor_cli.console import say
+from advisor_cli.console import LogFormat, LogLevel, ServiceAddress, ServiceCa, say
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
-from advisor_cli.options import LogFormat, LogLevel, ServiceAddress, ServiceCa
 
 _Policy: TypeAlias = Literal["pass", "hold"]
 

@@ -35,7 +35,20 @@ from advisor.wire.requests import (
 )
 from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
 from advisor_advice.options import every_job, job_requests, longest_p99_ms
-from advisor_cli.console import as_json_text, plain_console, print_screen, say, say_lines
+from advisor_cli.console import (
+    AllowUnsafe,
+    AsJson,
+    LimitOptions,
+    ObjectiveOption,
+    Tries,
+    as_json_text,
+    grouped,
+    job_names,
+    plain_console,
+    print_screen,
+    say,
+    say_lines,
+)
 from advisor_cli.launch_text import (
     asking_to_stop,
     end_screens,
@@ -48,15 +61,6 @@ from advisor_cli.launch_text import (
     show_lines,
     show_live,
     statuses,
-)
-from advisor_cli.options import (
-    AllowUnsafe,
-    AsJson,
-    LimitOptions,
-    ObjectiveOption,
-    Tries,
-    grouped,
-    job_names,
 )
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed import find_gpu, with_units

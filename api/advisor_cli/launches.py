@@ -19,6 +19,7 @@ from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
 from advisor_cli.console import (
     PIPE_WIDTH,
+    AsJson,
     Columns,
     as_json_text,
     plain_console,
@@ -37,7 +38,6 @@ from advisor_cli.launch_text import (
     statuses,
     table,
 )
-from advisor_cli.options import AsJson
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
 

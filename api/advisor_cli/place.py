@@ -24,23 +24,21 @@ from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
 from advisor_advice.words import basis
 from advisor_cli.console import (
-    Columns,
-    as_json_text,
-    print_list,
-    print_screen,
-    print_table,
-    say,
-    table_of,
-)
-from advisor_cli.options import (
     AsJson,
+    Columns,
     Cores,
     GpuUuidOption,
     LimitOptions,
     MinGain,
     Notes,
+    as_json_text,
     grouped,
     job_names,
+    print_list,
+    print_screen,
+    print_table,
+    say,
+    table_of,
 )
 
 MAX_JOBS = 100_000

@@ -29,8 +29,14 @@ from advisor_advice.ask import advise
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
+    AdviceOptions,
+    AsJson,
     Columns,
+    Notes,
+    ObjectiveOption,
     as_json_text,
+    grouped,
+    job_names,
     plain_console,
     plain_table,
     print_folded,
@@ -41,7 +47,6 @@ from advisor_cli.console import (
     show_chart,
     table_of,
 )
-from advisor_cli.options import AdviceOptions, AsJson, Notes, ObjectiveOption, grouped, job_names
 from advisor_cli.power_bars import letters, print_parts
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from advisor.errors import ModelError
 from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
-from advisor_models.manifest import RETRAIN, trees_file
+from advisor_models.registry import RETRAIN, trees_file
 
 NODE: Final = np.dtype([("feature", "<i2"), ("number", "<f8")])
 """A row goes left where its feature is at most the number; of a leaf the number is the answer."""

@@ -26,7 +26,7 @@ from advisor.predict.features import (
 )
 from advisor.predict.profiles import Floats, of_job, of_pair
 from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, bounds_of_stratum, place_of, wider
-from advisor_models.manifest import Manifest, Of, TrainedHead
+from advisor_models.registry import Manifest, Of, TrainedHead
 
 Features: TypeAlias = dict[str, Floats]
 """By name, in the order of the columns; each shape (n,)."""

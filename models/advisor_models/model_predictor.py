@@ -39,7 +39,7 @@ from advisor_models.heads import (
     inputs_of,
 )
 from advisor_models.intervals import SPLIT, bounds_of_stratum
-from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
+from advisor_models.registry import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
 
 _Factors: TypeAlias = tuple[float, float]
 

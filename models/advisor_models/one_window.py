@@ -26,7 +26,7 @@ from advisor.predict.one_window import (
 )
 from advisor.predict.profiles import Floats, Profile
 from advisor_models.forest import Forest, read_trees
-from advisor_models.manifest import MANIFEST, checked_file, trees_file, whole_file
+from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
 BUNDLED = Path(__file__).with_name("bundled_one_window")
 HEADS = (*COUNTERS, "rate", "power")

@@ -22,7 +22,7 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.conditions import NOTHING, Conditions, KnownJobs
 from advisor_advice.profiles import ProfileSet
 from advisor_data.files import write_points
-from advisor_models.manifest import Manifest
+from advisor_models.registry import Manifest
 
 T = TypeVar("T")
 

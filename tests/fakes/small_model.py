@@ -23,7 +23,7 @@ from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
 from advisor_models.heads import HEADS, Head
 from advisor_models.intervals import SPLIT, LogBounds
 from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
-from advisor_models.manifest import (
+from advisor_models.registry import (
     SCHEMA,
     DatasetFacts,
     LearnerSettings,

@@ -29,8 +29,7 @@ from advisor.launch.spec import Forecast, JobForecast
 from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.manifest import read_artefact, write_manifest
-from advisor_models.registry import BUNDLED, Registry
+from advisor_models.registry import BUNDLED, Registry, read_artefact, write_manifest
 from advisor_training.evaluation import JobFigures
 
 __all__ = ["browser", "tab", "visit"]

@@ -31,7 +31,7 @@ from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
 from advisor_models.forest import LEAF, NODE, Forest, read_trees
 from advisor_models.heads import KNOWN_HEADS
 from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
-from advisor_models.manifest import (
+from advisor_models.registry import (
     MOST_PAIRS,
     SCHEMA,
     Artefact,

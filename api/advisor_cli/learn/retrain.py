@@ -16,8 +16,7 @@ from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_advice.profiles import begun_store
-from advisor_cli.console import as_json_text, say_lines
-from advisor_cli.options import AsJson, WithLaunches
+from advisor_cli.console import AsJson, WithLaunches, as_json_text, say_lines
 from advisor_cli.progress import progress
 from advisor_training.learners import OnFold
 from advisor_training.retrain import (

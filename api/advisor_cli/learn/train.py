@@ -11,10 +11,9 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_cli.console import as_json_text, say, say_lines
-from advisor_cli.options import AsJson, WithBundled, WithLaunches
+from advisor_cli.console import AsJson, WithBundled, WithLaunches, as_json_text, say, say_lines
 from advisor_cli.progress import leaving_out
-from advisor_models.manifest import MANIFEST, Manifest, check_intervals, write_artefact
+from advisor_models.registry import MANIFEST, Manifest, check_intervals, write_artefact
 from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,

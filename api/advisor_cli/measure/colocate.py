@@ -24,7 +24,15 @@ from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor.wire.requests import LaunchRequest
 from advisor_advice import forecasting
 from advisor_advice.launching import ResolvedLaunch
-from advisor_cli.console import as_json_text, plain_console, say
+from advisor_cli.console import (
+    REPLAY,
+    AllowUnsafe,
+    AsJson,
+    as_json_text,
+    grouped,
+    plain_console,
+    say,
+)
 from advisor_cli.measure.testbeds import (
     Noise,
     On,
@@ -40,7 +48,6 @@ from advisor_cli.measure.testbeds import (
     say_replay,
     stoppable,
 )
-from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint

@@ -23,8 +23,15 @@ from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
-from advisor_cli.console import as_json_text, plain_console, plain_table, say, say_lines, table_of
-from advisor_cli.options import AsJson
+from advisor_cli.console import (
+    AsJson,
+    as_json_text,
+    plain_console,
+    plain_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_profiling.attached import (
     GpuSeen,
     ToldProgress,

@@ -15,7 +15,10 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
 from advisor_cli.console import (
+    AllowUnsafe,
+    AsJson,
     Columns,
+    WithBundled,
     as_json_text,
     plain_console,
     print_table,
@@ -24,7 +27,6 @@ from advisor_cli.console import (
     table_of,
 )
 from advisor_cli.measure.testbeds import stoppable
-from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training

@@ -15,9 +15,16 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record, origin_of, power_timing
 from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
-from advisor_cli.console import as_json_text, plain_console, say_lines, show_chart
+from advisor_cli.console import (
+    REPLAY,
+    AsJson,
+    as_json_text,
+    grouped,
+    plain_console,
+    say_lines,
+    show_chart,
+)
 from advisor_cli.measure.testbeds import stoppable
-from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
 from advisor_power.kernels.measure import measure_operation

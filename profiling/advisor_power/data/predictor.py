@@ -42,7 +42,7 @@ from advisor.wire.power import (
 )
 from advisor_models.forest import Forest, read_trees
 from advisor_models.intervals import LogBounds
-from advisor_models.manifest import (
+from advisor_models.registry import (
     MANIFEST,
     LearnerSettings,
     Range,

@@ -28,7 +28,7 @@ from advisor_models.intervals import (
     place_of,
     wider,
 )
-from advisor_models.manifest import (
+from advisor_models.registry import (
     MANIFEST,
     Artefact,
     check_version,

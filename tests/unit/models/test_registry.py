@@ -13,8 +13,7 @@ import small_model
 from small_model import POWER_TREES, SPEED_TREES, changed_head, save_model
 
 from advisor.errors import ModelError
-from advisor_models.manifest import MANIFEST, read_manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import MANIFEST, Registry, read_manifest
 
 FAKES = Path(small_model.__file__).parent
 

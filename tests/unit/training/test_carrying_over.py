@@ -16,7 +16,7 @@ from retraining import few_trees
 
 from advisor.errors import InputError
 from advisor_models.intervals import LogBounds
-from advisor_models.manifest import MOST_PAIRS, OtherGpu
+from advisor_models.registry import MOST_PAIRS, OtherGpu
 from advisor_training.evaluation import (
     OTHER_GPU,
     OURS,

@@ -24,8 +24,8 @@ from advisor.predict.sets import AnyWay
 from advisor_advice.answers import ModelAdvice, to_wire
 from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
 from advisor_models.heads import KNOWN_HEADS
-from advisor_models.manifest import Artefact, read_manifest, sha256, write_artefact
 from advisor_models.model_predictor import ModelPredictor
+from advisor_models.registry import Artefact, read_manifest, sha256, write_artefact
 from advisor_training import learners as head_learners
 from advisor_training.intervals import residuals_of
 from advisor_training.learners import (

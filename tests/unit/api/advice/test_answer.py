@@ -17,7 +17,7 @@ from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import JobRequest, RecommendationRequest
 from advisor_advice.answers import answer, gpu_warnings, request_of, to_wire
 from advisor_advice.conditions import Conditions
-from advisor_models.manifest import MOST_PAIRS, OtherGpu
+from advisor_models.registry import MOST_PAIRS, OtherGpu
 
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})

@@ -35,7 +35,7 @@ from advisor_data.known import (
     input_points_sha256,
     read_input_points,
 )
-from advisor_models.manifest import MANIFEST
+from advisor_models.registry import MANIFEST
 from advisor_power.data import predictor
 from advisor_power.data.predictor import (
     COLUMNS,

@@ -18,19 +18,17 @@ from advisor_advice import conditions as module
 from advisor_advice.conditions import (
     Conditions,
     DriftPredictor,
-    checks_of,
-    experience_of,
-    read_conditions,
-    stored_factor,
-)
-from advisor_advice.expected import (
     Expected,
     card_logs,
+    checks_of,
     compared,
     expected_of,
+    experience_of,
     outdated_check,
     outdated_checks,
     profiles_of,
+    read_conditions,
+    stored_factor,
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_reference_points
