@@ -41,7 +41,7 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_data.known import checked_counts, known_checks
-from advisor_data.store import Span
+from advisor_data.lists import Span
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 

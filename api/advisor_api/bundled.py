@@ -6,7 +6,7 @@ from itertools import chain, combinations
 
 from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.profiles import ProfilesOfJob, known_profiles
-from advisor_data import store
+from advisor_data import lists
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
 
 
@@ -24,9 +24,9 @@ def profiles() -> Mapping[str, ProfilesOfJob]:
 
 
 @functools.cache
-def profile_rows() -> tuple[store.ProfileRow, ...]:
+def profile_rows() -> tuple[lists.ProfileRow, ...]:
     """What lists say of them, by job and GPU model."""
-    return tuple(store.profile_rows(solo_points()))
+    return tuple(lists.profile_rows(solo_points()))
 
 
 @functools.cache

@@ -66,7 +66,7 @@ from advisor_api.own_process import OwnProcesses
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
-from advisor_data.store import job_rows
+from advisor_data.lists import job_rows
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Manifest, Registry
 

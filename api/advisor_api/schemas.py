@@ -41,7 +41,7 @@ from advisor.formats.rows import (
     received,
 )
 from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
-from advisor_data.store import Position, Span, us_of
+from advisor_data.lists import Position, Span, us_of
 
 CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"
 

@@ -11,7 +11,7 @@ from advisor.wire.lists import JobList, JobRow
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import bundled_solo_points
-from advisor_data.store import LAST_NAME, ProfileRow, job_rows, profile_rows
+from advisor_data.lists import LAST_NAME, ProfileRow, job_rows, profile_rows
 
 _COLUMNS: Columns[JobRow] = (
     ("job", lambda row: row.job),

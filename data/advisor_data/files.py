@@ -39,7 +39,7 @@ from advisor.formats.rows import (
 from advisor.installed import install
 from advisor.validity.points import why_no_profile
 from advisor_data.bundled import bundled_solo_points
-from advisor_data.store import ProfileRow
+from advisor_data.lists import ProfileRow
 
 _log = logging.getLogger(__name__)
 

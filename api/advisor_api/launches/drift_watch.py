@@ -9,8 +9,8 @@ from advisor.formats.moments import now
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_api.launches.reconciler import looking
 from advisor_api.service import Service
+from advisor_data.lists import Span
 from advisor_data.state import AuditEntry
-from advisor_data.store import Span
 
 LOOK_S = 60.0
 

@@ -92,7 +92,7 @@ from advisor_api.schemas import (
 from advisor_api.service import Audited, Service, ServiceOf, changing
 from advisor_data.files import check_import
 from advisor_data.known import known_kernels, known_sensors
-from advisor_data.store import Page, Position, Span, page_of, position, us_of
+from advisor_data.lists import Page, Position, Span, page_of, position, us_of
 from advisor_models.registry import (
     BUNDLED_NAME,
     Registry,

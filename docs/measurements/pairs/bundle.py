@@ -37,7 +37,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
-from advisor_data.store import position
+from advisor_data.lists import position
 from advisor_training.rows import how_many, is_full, kinds_of, split_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from typing import TypeVar
 from advisor.core.records import COUNTER_BOUND, PairPoint, SoloPoint
 from advisor_data.bundled import bundled_set_points, bundled_set_references
 from advisor_data.files import read_points, write_points
-from advisor_data.store import position
+from advisor_data.lists import position
 
 BUNDLED = Path(__file__).resolve().parents[3] / "data/advisor_data/bundled"
 

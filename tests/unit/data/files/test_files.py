@@ -56,7 +56,7 @@ from advisor_data.files import (
     read_points,
     write_points,
 )
-from advisor_data.store import ProfileRow, profile_rows
+from advisor_data.lists import ProfileRow, profile_rows
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"

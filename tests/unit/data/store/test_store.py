@@ -27,8 +27,7 @@ from store_points import (
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor_data import Store, open_store
-from advisor_data.state import open_service_state
-from advisor_data.store import (
+from advisor_data.lists import (
     LAST_NAME,
     Page,
     Position,
@@ -40,6 +39,7 @@ from advisor_data.store import (
     profile_rows,
     us_of,
 )
+from advisor_data.state import open_service_state
 
 _fresh = itertools.count()
 
