@@ -26,8 +26,7 @@ from advisor.launch.overview import (
     LaunchList,
     Overview,
 )
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
     BatchAnswer,

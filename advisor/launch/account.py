@@ -11,8 +11,7 @@ from advisor.core.records import SETTLE_S, UNCOUNTED, UNWATCHED, ObservedPart
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
-from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.launch.status import SILENT_S, Ledger
+from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
 from advisor.runtime.counting import percentile_ms
 
 

@@ -25,10 +25,9 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, SurvivorsError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.status import SILENT_S, LaunchStatus
-from advisor.runtime.backend import Backend, UncappedBackend
+from advisor.launch.spec import SILENT_S, LaunchStatus
+from advisor.runtime.backend import Backend, Control, MpsBackend, UncappedBackend, daemon_pid
 from advisor.runtime.job_process import end_marked, known_children
-from advisor.runtime.mps import Control, MpsBackend, daemon_pid
 from advisor.settings import python
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"

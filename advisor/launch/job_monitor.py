@@ -25,8 +25,7 @@ from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.moments import now as now_text
 from advisor.launch.meter import Moment, RateMeter
-from advisor.launch.spec import LaunchPart
-from advisor.launch.status import JobOutcome, JobStatus
+from advisor.launch.spec import JobOutcome, JobStatus, LaunchPart
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms

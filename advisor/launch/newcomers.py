@@ -31,9 +31,8 @@ from advisor.launch.folder import (
     still_asked,
 )
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSet, LaunchSpec
+from advisor.launch.spec import JobStatus, LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, check_memory, check_workdir, end_jobs
-from advisor.launch.status import JobStatus
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.beats import RunInBackground, awaited, in_thread
 from advisor.runtime.running_job import Proven, RunningJob, prove

@@ -29,8 +29,7 @@ from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import Forecast, LaunchPart, LaunchSet
-from advisor.launch.status import JobStatus, Ledger, State, add
+from advisor.launch.spec import Forecast, JobStatus, LaunchPart, LaunchSet, Ledger, State, add
 from advisor.runtime.beats import beating
 
 FASTEST = 1.3

@@ -19,10 +19,16 @@ from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitErr
 from advisor.files import writing_private
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import LaunchSet
-from advisor.runtime.backend import Backend, CuMaskBackend, UncappedBackend
+from advisor.runtime.backend import (
+    Backend,
+    Control,
+    CuMaskBackend,
+    MpsBackend,
+    UncappedBackend,
+    own_pipe_dir,
+)
 from advisor.runtime.beats import beat
 from advisor.runtime.job_process import stop_all
-from advisor.runtime.mps import Control, MpsBackend, own_pipe_dir
 from advisor.runtime.running_job import Proven, RunningJob, prove
 from advisor.settings import SECRETS, Settings, python
 

@@ -22,9 +22,8 @@ from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSpec
+from advisor.launch.spec import SILENT_S, LaunchSpec, LaunchStatus, State
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
-from advisor.launch.status import SILENT_S, LaunchStatus, State
 from advisor.runtime.backend import Backend
 from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans

@@ -15,8 +15,7 @@ import numpy as np
 from advisor.core.gpu import EQUAL
 from advisor.core.objectives import Rest, Work
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
-from advisor.placement.answers import SetAnswers, set_answers
-from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, set_answers
 from advisor.placement.schedule import Schedule, numbers_of, scheduled
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile

@@ -41,9 +41,8 @@ import numpy as np
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.answers import SetAnswers, joining, set_answers
 from advisor.placement.pairs import QueuePairs
-from advisor.placement.placing import Bools, PlacedSet, Placing
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining, set_answers
 from advisor.placement.schedule import Schedule, scheduled
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats

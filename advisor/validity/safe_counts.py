@@ -28,8 +28,7 @@ from advisor.core.gpu import (
 )
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
-from advisor.formats.kept import RecordFolder
-from advisor.formats.wire import read
+from advisor.formats.wire import RecordFolder, read
 
 Counts: TypeAlias = tuple[int, ...]
 """Units of each job."""

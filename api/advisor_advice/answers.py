@@ -1,9 +1,10 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
+import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,15 +25,17 @@ from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     Finish,
     Interval,
+    Policy,
     find_objective,
     priced,
 )
-from advisor.core.records import ONE_WINDOW
+from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,
     Outlook,
     RatedSplit,
+    Running,
     best_of_each,
     decide,
     environments,
@@ -40,10 +43,10 @@ from advisor.decide.decision import (
     near_miss,
     picks,
     same_work,
+    wanted_splits,
     worth_of,
 )
 from advisor.decide.limits import Request, cores_wanted, with_card_memory
-from advisor.decide.options import Running, wanted_splits
 from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.decide.replicas import replicas, way_of
 from advisor.errors import InputError, NoSplitError
@@ -61,6 +64,8 @@ from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
+    ComponentsOfJob,
+    ComponentsOfPair,
     Copies,
     DriftedJob,
     JobCurve,
@@ -73,8 +78,23 @@ from advisor.wire.answers import (
 )
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.conditions import KnownJobs, read_known
-from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles, with_idle_power
+from advisor_advice.profiles import (
+    ProfileSet,
+    all_profiles,
+    begun_store,
+    find_profiles,
+    with_idle_power,
+)
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
+from advisor_power.components import (
+    KnownPower,
+    components_at,
+    components_by_share,
+    components_by_split,
+    fitted_weights,
+    known_power,
+)
 
 _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
@@ -640,3 +660,75 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
         energy_saved=worth.energy,
         cost_saved=worth.cost,
     )
+
+
+EVERY_SPLIT = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
+"""Asks for all splits that advice considers, without limits on speeds."""
+
+
+def components_of_job(
+    name: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfJob:
+    """The parts of a job's power, from the newest trusted window at each share.
+
+    Raises:
+        InputError: the job has no profile with counters, or too few jobs were measured.
+        StoreError: the store cannot be read.
+    """
+    return components_by_share(known_power_of(find_profiles([name], settings, gpu_model), settings))
+
+
+def components_of_pair(
+    a: str, b: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfPair:
+    """The parts of a pair's power at the splits that advice considers, and at those measured.
+
+    Raises:
+        InputError: a job has no profile with counters, or too few jobs were measured.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles([a, b], settings, gpu_model)
+    known = known_power_of(found, settings)
+    given = answer(read_known(found, settings), EVERY_SPLIT)
+    together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
+    with begun_store(settings) as store:
+        if store:
+            names, model = known.pair_names, known.gpu_model
+            together = [*store.pair_points(jobs=names, gpu_model=model), *together]
+    return components_by_split(known, given.decision, together)
+
+
+def with_components(
+    response: wire.Recommendation, recommendation: Decision, find_power: Callable[[], KnownPower]
+) -> wire.Recommendation:
+    """The answer with the parts of the power at its choice, or why there are none.
+
+    What finds the power of both jobs may raise an `InputError`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        parts = components_at(find_power(), recommendation.chosen.prediction)
+    except InputError as error:
+        return dataclasses.replace(response, components_unknown=str(error))
+    return dataclasses.replace(response, components=parts)
+
+
+def known_power_of(
+    profile_set: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
+) -> KnownPower:
+    """What is known of the power of jobs, by weights that are fitted now.
+
+    They are fitted to the points of the store and the bundle, and to `more`.
+
+    Raises:
+        InputError: too few jobs were measured on the GPU model.
+        StoreError: the store cannot be read.
+    """
+    model = profile_set.a.gpu_model
+    with begun_store(settings) as store:
+        stored = store.solo_points(gpu_model=model) if store else []
+    points = [*more, *stored, *bundled_solo_points()]
+    return known_power(profile_set.profiles, points, fitted_weights(points, model))

@@ -14,8 +14,14 @@ from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.answers import ModelAdvice, best_partners, known_set, request_of
-from advisor_advice.components import known_power_of, with_components
+from advisor_advice.answers import (
+    ModelAdvice,
+    best_partners,
+    known_power_of,
+    known_set,
+    request_of,
+    with_components,
+)
 from advisor_advice.conditions import read_known
 from advisor_advice.options import (
     ByJob,

@@ -11,13 +11,13 @@ from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
+    Running,
     most_valuable,
     near_miss,
     nearest,
     worth_of,
 )
 from advisor.decide.limits import Request, floor
-from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
 from advisor.predict.predictions import Prediction

@@ -11,7 +11,7 @@ from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW
 from advisor.core.wording import as_asked
-from advisor.decide.decision import LEAST_TIME_SAVED, Decision, worth_of
+from advisor.decide.decision import LEAST_TIME_SAVED, Decision, Running, worth_of
 from advisor.decide.limits import (
     Request,
     check_jobs_fit,
@@ -19,7 +19,6 @@ from advisor.decide.limits import (
     memory_unknown,
     with_card_memory,
 )
-from advisor.decide.options import Running
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes

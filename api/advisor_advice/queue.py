@@ -14,8 +14,8 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval
+from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor, is_served
-from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,

@@ -583,7 +583,7 @@ class Engine(Collector):
         decision, told = made() if is_short else await asyncio.to_thread(made)
         if not asked.components:
             return told
-        from advisor_advice.components import with_components
+        from advisor_advice.answers import with_components
 
         power = await self._power(kept, asked.names, asked.gpu_model)
         return await asyncio.to_thread(with_components, told, decision, power)

@@ -22,9 +22,8 @@ from advisor.launch.folder import (
     join_status,
     withdraw,
 )
-from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
+from advisor.launch.spec import Forecast, JobStatus, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.launch.start import limit_environment, spawn_supervisor
-from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import (
     LaunchRequest,

@@ -13,7 +13,7 @@ from advisor.core.wording import count_of
 from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
 from advisor.launch.guard import LAUNCH_MARK, Stopping
 from advisor.launch.overview import LaunchList
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchStatus
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings

@@ -27,7 +27,7 @@ from advisor.formats.moments import duration_text
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, list_folders
 from advisor.launch.overview import CardNow, Overview, overview, read_history
-from advisor.launch.status import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
+from advisor.launch.spec import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
 from advisor_cli.console import (

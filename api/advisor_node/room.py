@@ -47,11 +47,10 @@ from advisor.launch.job_monitor import RECENT_S, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
 from advisor.launch.observe import pace_flags
 from advisor.launch.set_monitor import work_per_joule
-from advisor.launch.status import OVER, State
+from advisor.launch.spec import OVER, State
 from advisor.progress import LATENCIES_AT
-from advisor.runtime.backend import Sight, check_environments, check_granted, look
+from advisor.runtime.backend import MpsBackend, Sight, check_environments, check_granted, look
 from advisor.runtime.counting import Tally, parse_fault, parse_reported
-from advisor.runtime.mps import MpsBackend
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.settings import Settings
 from advisor.validity.points import is_usable

@@ -44,8 +44,7 @@ from advisor_data.bundled import (
     bundled_solo_points,
     select,
 )
-from advisor_models.forest import Forest, read_trees
-from advisor_models.model_predictor import ModelPredictor
+from advisor_models.model_predictor import Forest, ModelPredictor, read_trees
 from advisor_models.registry import Registry
 from advisor_training.learners import extra_trees, fit, learners_for
 from advisor_training.rows import Rows, read_measured

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from service_processes import running_service
 
-from advisor_models.forest import LEAF, NODE
+from advisor_models.model_predictor import LEAF, NODE
 from advisor_models.registry import (
     BUNDLED,
     Artefact,

@@ -25,7 +25,7 @@ from advisor.predict.one_window import (
     share_features,
 )
 from advisor.predict.profiles import Floats, Profile
-from advisor_models.forest import Forest, read_trees
+from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
 BUNDLED = Path(__file__).with_name("bundled_one_window")

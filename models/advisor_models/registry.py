@@ -41,7 +41,7 @@ from advisor.formats.moments import is_utc
 from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
 from advisor.wire.lists import Action, ChampionChange, ModelDetails, ModelList, ModelRow
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, Strata, place_of
+from advisor_models.heads import LIMITED, SPLIT, UNCAPPED, Strata, place_of
 
 Of = Literal["job", "pair"]
 """What a head has a value of: each of the jobs, seen from it, or all of them together."""

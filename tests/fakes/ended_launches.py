@@ -13,8 +13,7 @@ from advisor.core.records import Observation
 from advisor.formats.moments import to_text
 from advisor.formats.rows import to_row
 from advisor.launch.folder import OBSERVATIONS, LaunchFolder, StatusWriter, create_folder
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import State
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, State
 
 PAIR = LaunchSet(
     split=NINE[2],

@@ -20,9 +20,8 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
-from advisor_models.heads import HEADS, Head
-from advisor_models.intervals import SPLIT, LogBounds
-from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
+from advisor_models.heads import HEADS, SPLIT, Head, LogBounds
+from advisor_models.heads import UNCAPPED as WITHOUT_LIMITS
 from advisor_models.registry import (
     SCHEMA,
     DatasetFacts,

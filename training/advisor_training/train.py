@@ -28,9 +28,8 @@ from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
-from advisor_models.forest import LEAF, NODE, Forest, read_trees
-from advisor_models.heads import KNOWN_HEADS
-from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
+from advisor_models.heads import KNOWN_HEADS, LIMITED, SPLIT, Strata, place_of
+from advisor_models.model_predictor import LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     MOST_PAIRS,
     SCHEMA,
@@ -311,7 +310,7 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
 
 
 def forest_bytes(regressor: Any) -> bytes:
-    """The trees of a regressor, as `advisor_models.forest` has them."""
+    """The trees of a regressor, as `advisor_models.model_predictor` has them."""
     trees = [one.tree_ for one in regressor.estimators_]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
     left, right = (

@@ -28,9 +28,16 @@ from advisor.launch.folder import (
     read_request,
 )
 from advisor.launch.overview import read_history
-from advisor.launch.spec import LaunchPart, LaunchSpec
+from advisor.launch.spec import (
+    OVER,
+    JobStatus,
+    LaunchPart,
+    LaunchSpec,
+    LaunchStatus,
+    State,
+    as_heard,
+)
 from advisor.launch.start import spawn_supervisor
-from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
 from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest, check_join, check_launch
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec

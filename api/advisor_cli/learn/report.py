@@ -15,7 +15,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
-from advisor_advice.components import components_of_job, components_of_pair
+from advisor_advice.answers import components_of_job, components_of_pair
 from advisor_cli.console import AsJson, as_json_text, say, say_lines
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
@@ -29,7 +29,7 @@ from advisor_power.report import (
     write_page,
 )
 from advisor_power.sensor.analysis import measured, predicted_curves
-from advisor_power.sensor.trace import Trace, bundled_trace, read_trace
+from advisor_power.sensor.recording import Trace, bundled_trace, read_trace
 from advisor_training.reports import make_folder
 
 

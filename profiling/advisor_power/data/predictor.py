@@ -40,8 +40,8 @@ from advisor.wire.power import (
     MostOf,
     Product,
 )
-from advisor_models.forest import Forest, read_trees
-from advisor_models.intervals import LogBounds
+from advisor_models.heads import LogBounds
+from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import (
     MANIFEST,
     LearnerSettings,

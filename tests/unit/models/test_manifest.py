@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from small_model import POWER_TREES, SPEED_TREES
 
 from advisor.errors import ModelError
-from advisor_models.intervals import (
+from advisor_models.heads import (
     LIMITED,
     SPLIT,
     UNCAPPED,

@@ -34,7 +34,7 @@ from advisor.predict.features import (
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, kind_of, of_pair
 from advisor_models import registry
-from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
+from advisor_models.heads import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Artefact, write_artefact
 

@@ -31,6 +31,7 @@ from advisor.decide.decision import (
     Decision,
     Outlook,
     RatedSplit,
+    Running,
     accepting,
     best_of_each,
     decide,
@@ -42,13 +43,12 @@ from advisor.decide.decision import (
     worst_violation,
 )
 from advisor.decide.limits import Request, Violation, violations, violations_alone
-from advisor.decide.options import Running
 from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
-from advisor.runtime.mps import Control, MpsBackend
+from advisor.runtime.backend import Control, MpsBackend
 
 SMALL, BIG = job("small"), job("big", 97.0, 690.0)
 A, B = profile("a"), profile("b")

@@ -22,7 +22,7 @@ from advisor.core.gpu import (
     units_for_share,
     without_limits,
 )
-from advisor.decide.options import MOST_WAYS, Running, check_set, options_of
+from advisor.decide.decision import MOST_WAYS, Running, check_set, options_of
 from advisor.errors import InputError
 from advisor.predict.profiles import Kernels, Profile
 from advisor.validity.safe_counts import CheckedCounts

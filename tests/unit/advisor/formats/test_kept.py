@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import StoreError
-from advisor.formats.kept import RecordFolder, RecordLines
-from advisor.formats.wire import read
+from advisor.formats.wire import RecordFolder, RecordLines, read
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,15 @@ from advisor.launch.folder import (
     loads,
     remove,
 )
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+)
 from advisor.settings import Retention
 
 RATE = Interval(50, 40, 60)

@@ -17,8 +17,7 @@ from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.launch import newcomers
 from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
 from advisor.launch.newcomers import Newcomers
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart
-from advisor.launch.status import JobStatus
+from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchPart
 from advisor.runtime.backend import Backend
 from advisor.runtime.beats import RunInBackground
 

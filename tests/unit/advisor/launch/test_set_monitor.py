@@ -27,8 +27,7 @@ from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Wat
 from advisor.launch.observe import observe, pace_news, unsaid
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import running_job
-from advisor.runtime.backend import Sight
-from advisor.runtime.mps import named_in_faults
+from advisor.runtime.backend import Sight, named_in_faults
 from advisor.runtime.running_job import RunningJob
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}

@@ -24,8 +24,7 @@ from advisor.launch import newcomers, observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import LaunchStatus
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime import beats, processes, running_job
 from advisor.runtime.beats import at_once

@@ -22,9 +22,20 @@ from advisor.decide.decision import Decision
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
-from advisor.placement.answers import LEVELS, NINE_SPLITS, SetAnswers, Sets, many_alone, set_answers
 from advisor.placement.bound import SetBound
-from advisor.placement.placing import Kind, PlacedSet, Placing, Pool, make_placing
+from advisor.placement.placing import (
+    LEVELS,
+    NINE_SPLITS,
+    Kind,
+    PlacedSet,
+    Placing,
+    Pool,
+    SetAnswers,
+    Sets,
+    make_placing,
+    many_alone,
+    set_answers,
+)
 from advisor.placement.search import SetSearch
 from advisor.placement.solver import Plan, place
 from advisor.predict.predictions import AskedPair, ExpectedPair, Prediction, Predictions

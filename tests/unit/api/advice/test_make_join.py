@@ -13,8 +13,7 @@ from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, first_status
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobStatus
+from advisor.launch.spec import JobStatus, LaunchPart, LaunchSet, LaunchSpec
 from advisor.settings import Settings
 from advisor.validity.safe_counts import keep_check
 from advisor.wire.requests import LaunchRequest

@@ -10,8 +10,8 @@ from advised import settings_of
 
 from advisor.core.gpu import Gpu, Sharing, Split
 from advisor.core.job import Job
+from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor
-from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders
 from advisor.launch.run_queue import QueueFile, see
 from advisor.launch.spec import LaunchPart

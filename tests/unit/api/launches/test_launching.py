@@ -18,8 +18,16 @@ from advisor.core.telemetry import POWER_GPU, Readings
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.formats.wire import read, write
 from advisor.launch.folder import append_observation, create_folder, first_status
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus, Ledger
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+    Ledger,
+)
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller

@@ -25,8 +25,7 @@ from advisor.launch.folder import (
     first_status,
     loads,
 )
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions

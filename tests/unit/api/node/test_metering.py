@@ -14,7 +14,7 @@ from advisor.client import ApiError, ProfilePoints, UnreachableError
 from advisor.core.gpu import Gpu
 from advisor.core.records import SETTLE_S, Observation, SoloPoint
 from advisor.launch.meter import Metered
-from advisor.launch.status import State
+from advisor.launch.spec import State
 from advisor_node import room
 from advisor_node.room import (
     GONE_S,

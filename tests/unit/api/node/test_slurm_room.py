@@ -14,8 +14,7 @@ from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.core.records import SETTLE_S, Observation
 from advisor.core.telemetry import Readings, TelemetrySource
 from advisor.errors import PartitionError, SourceError
-from advisor.runtime.backend import SeenGpu, Sight
-from advisor.runtime.mps import MpsBackend
+from advisor.runtime.backend import MpsBackend, SeenGpu, Sight
 from advisor.runtime.processes import wait_until
 from advisor_node import room
 from advisor_node.room import ReferenceCache, Room

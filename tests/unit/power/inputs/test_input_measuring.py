@@ -21,8 +21,7 @@ from workload_scripts import load
 
 from advisor.core.job import InputData, Job
 from advisor.errors import InputError
-from advisor.formats.kept import RecordLines
-from advisor.formats.wire import read, write
+from advisor.formats.wire import RecordLines, read, write
 from advisor.wire.power import FEATURES, InputAsked, InputFingerprint
 from advisor_cli.power.input import note_lines
 from advisor_data.known import input_points_text, read_input_points
