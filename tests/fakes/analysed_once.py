@@ -12,7 +12,7 @@ import pytest
 from advisor.validity.sensor_record import PowerChannel
 from advisor_power.sensor import analysis
 from advisor_power.sensor.analysis import power_channel
-from advisor_power.sensor.recording import Trace
+from advisor_power.sensor.trace import Trace
 
 _Found = tuple[PowerChannel | None, str]
 

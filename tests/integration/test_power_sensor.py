@@ -23,15 +23,8 @@ from advisor.validity.sensor_record import (
 )
 from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
 from advisor_power.sensor import recording
-from advisor_power.sensor.recording import (
-    LoadStage,
-    Trace,
-    append,
-    begin_trace,
-    read_trace,
-    recorders,
-    run_stage,
-)
+from advisor_power.sensor.recording import recorders, run_stage
+from advisor_power.sensor.trace import LoadStage, Trace, append, begin_trace, read_trace
 
 PYTHON = str(FAKES / "fake_power_load.py")
 

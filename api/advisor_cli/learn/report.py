@@ -29,7 +29,7 @@ from advisor_power.report import (
     write_page,
 )
 from advisor_power.sensor.analysis import measured, predicted_curves
-from advisor_power.sensor.recording import Trace, bundled_trace, read_trace
+from advisor_power.sensor.trace import Trace, bundled_trace, read_trace
 from advisor_training.reports import make_folder
 
 

@@ -42,13 +42,8 @@ from advisor_power.kernels.runs import (
     sensors_of,
 )
 from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.recording import (
-    SensorRecording,
-    Trace,
-    read_trace,
-    record,
-    recorded_sensor,
-)
+from advisor_power.sensor.recording import SensorRecording, record
+from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed import find_gpu, worker_backend
 
 _NOT_ACCEPTED = 6

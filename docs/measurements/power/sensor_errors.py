@@ -11,7 +11,7 @@ from pathlib import Path
 
 from advisor.wire.power import ReadingError
 from advisor_power.sensor.analysis import KERNELS_S, WAYS, measured, record_of
-from advisor_power.sensor.recording import read_trace
+from advisor_power.sensor.trace import read_trace
 
 
 def table(errors: Sequence[ReadingError]) -> str:

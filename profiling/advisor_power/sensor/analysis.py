@@ -47,7 +47,7 @@ from advisor.validity.sensor_record import (
     power_timing,
 )
 from advisor.wire.power import ReadingError, SensorCurve
-from advisor_power.sensor.recording import (
+from advisor_power.sensor.trace import (
     AVERAGE,
     BURSTS,
     ENERGY,

@@ -21,7 +21,7 @@ from typing import Any
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.errors import SourceError
-from advisor_power.sensor.recording import AVERAGE, ENERGY, INSTANT, MEMORY, append
+from advisor_power.sensor.trace import AVERAGE, ENERGY, INSTANT, MEMORY, append
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
 from advisor_profiling.testbed import strangers

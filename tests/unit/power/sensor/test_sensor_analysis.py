@@ -35,7 +35,7 @@ from advisor_power.sensor.analysis import (
     window_parts,
 )
 from advisor_power.sensor.polled import ChangedReadings, record
-from advisor_power.sensor.recording import (
+from advisor_power.sensor.trace import (
     LOCKED_WAVE,
     LONGEST_S,
     WAVE,

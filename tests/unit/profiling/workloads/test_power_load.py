@@ -7,7 +7,7 @@ import workload_scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor_power.sensor.recording import steps_and_bursts, waves
+from advisor_power.sensor.trace import steps_and_bursts, waves
 from advisor_profiling.window import VirtualClock
 
 power_load = workload_scripts.load("power_load")
