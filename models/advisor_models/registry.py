@@ -4,6 +4,12 @@ A model is a folder with `manifest.json` and the files that it names by their SH
 folder is used before every hash was checked, and what was hashed is what gets used: a file is read
 once.
 
+Bounds say by stratum how far a prediction may be off. They are conformal, quantiles of the log
+error that jobs left out of training had. A stratum is what has an interval of its own: a place
+("split", "at the power limit" or "uncapped") and what the jobs are beside each other
+(`advisor.predict.profiles`), and of a pair each of these "on NVIDIA H200" where enough jobs were
+measured on that GPU model.
+
     versions/20260131-3f2a91/   a model's folder, as it was added
     history.jsonl               every promotion and rollback; its last line names the champion
     retrain/                    what `advisor retrain` keeps between its runs

@@ -150,7 +150,7 @@ class Residuals:
     Attributes:
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job next to itself.
-        stratum: What has an interval of its own (`advisor_models.heads`).
+        stratum: What has an interval of its own (`advisor_models.registry`).
         gpu_model: Where GPU models have intervals of their own; None: they have not.
     """
 

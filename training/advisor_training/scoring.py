@@ -345,7 +345,7 @@ LOW_END = 0.95
 
 @dataclass(frozen=True, slots=True)
 class SpeedBounds:
-    """Bounds of speeds by stratum (`advisor_models.heads`); empty: nothing is known."""
+    """Bounds of speeds by stratum (`advisor_models.registry`); empty: nothing is known."""
 
     known: Strata
 
