@@ -25,8 +25,17 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import Floats, of_job, of_pair
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, bounds_of_stratum, place_of, wider
-from advisor_models.registry import Manifest, Of, TrainedHead
+from advisor_models.registry import (
+    LIMITED,
+    SPLIT,
+    UNCAPPED,
+    Manifest,
+    Of,
+    TrainedHead,
+    bounds_of_stratum,
+    place_of,
+    wider,
+)
 
 Features: TypeAlias = dict[str, Floats]
 """By name, in the order of the columns; each shape (n,)."""

@@ -43,14 +43,20 @@ from advisor_models.heads import (
     MEMORY_POWER,
     POWER,
     SPEED,
-    SPLIT,
     Head,
     PredictionRequest,
     ServedHead,
-    bounds_of_stratum,
     inputs_of,
 )
-from advisor_models.registry import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
+from advisor_models.registry import (
+    REPLACE,
+    RETRAIN,
+    SPLIT,
+    Manifest,
+    bounds_of_stratum,
+    read_artefact,
+    trees_file,
+)
 
 NODE: Final = np.dtype([("feature", "<i2"), ("number", "<f8")])
 """A row goes left where its feature is at most the number; of a leaf the number is the answer."""

@@ -23,6 +23,7 @@ Without a promotion the champion is the model that comes with the package.
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -31,7 +32,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from advisor.errors import InputError, ModelError, undone_by
 from advisor.files import (
@@ -47,7 +48,70 @@ from advisor.formats.moments import is_utc
 from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
 from advisor.wire.lists import Action, ChampionChange, ModelDetails, ModelList, ModelRow
-from advisor_models.heads import LIMITED, SPLIT, UNCAPPED, Strata, place_of
+
+UNCAPPED = "uncapped"
+"""Without limits of SMs."""
+
+SPLIT = "split"
+"""With limits of SMs."""
+
+LIMITED = "at the power limit"
+"""With limits of SMs, where the card is expected at its power limit: there the power is known
+beforehand, whatever the card. Absent where that was too seldom measured."""
+
+_ON, _IN = " on ", ", "
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What to add to the logarithm of a prediction for its lower and its upper bound."""
+
+    low: float
+    high: float
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """What to multiply a prediction with for its bounds."""
+        return math.exp(self.low), math.exp(self.high)
+
+    def wider(self, factor: float) -> "LogBounds":
+        """Further apart by a factor of 1 or more."""
+        return LogBounds(min(self.low, self.low * factor), max(self.high, self.high * factor))
+
+
+Strata: TypeAlias = Mapping[str, LogBounds]
+"""Bounds by stratum."""
+
+
+def bounds_of_stratum(strata: Strata, name: str, gpu_model: str = "") -> LogBounds:
+    """Bounds of a stratum; of a GPU model with some of its own the wider ones of both.
+
+    Its cards are few, so a GPU model's own bounds may be too narrow for the next card. A situation
+    that was not measured has the lowest low and the highest high of its place.
+    """
+    place = place_of(name)
+    if place == LIMITED and not any(place_of(known) == LIMITED for known in strata):
+        return bounds_of_stratum(strata, name.replace(LIMITED, SPLIT, 1), gpu_model)
+    own = [strata[known] for known in (on_gpu_model(name, gpu_model), name) if known in strata]
+    every = [b for known, b in strata.items() if place_of(known) == place and _ON not in known]
+    wide = own if name in strata else own + every
+    return LogBounds(min(b.low for b in wide), max(b.high for b in wide))
+
+
+def place_of(name: str) -> str:
+    """The place of a stratum."""
+    return name.partition(_ON)[0].partition(_IN)[0]
+
+
+def on_gpu_model(name: str, gpu_model: str) -> str:
+    """Name of the part of a pair's stratum that was measured on one GPU model."""
+    return f"{name}{_ON}{gpu_model}"
+
+
+def wider(strata: Strata, factor: float) -> dict[str, LogBounds]:
+    """All bounds further apart by a factor of 1 or more."""
+    return {name: bounds.wider(factor) for name, bounds in strata.items()}
+
 
 Of = Literal["job", "pair"]
 """What a head has a value of: each of the jobs, seen from it, or all of them together."""

@@ -20,12 +20,13 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
-from advisor_models.heads import HEADS, SPLIT, Head, LogBounds
-from advisor_models.heads import UNCAPPED as WITHOUT_LIMITS
+from advisor_models.heads import HEADS, Head
 from advisor_models.registry import (
     SCHEMA,
+    SPLIT,
     DatasetFacts,
     LearnerSettings,
+    LogBounds,
     Manifest,
     OtherGpu,
     TrainedHead,
@@ -33,6 +34,7 @@ from advisor_models.registry import (
     trees_file,
     write_manifest,
 )
+from advisor_models.registry import UNCAPPED as WITHOUT_LIMITS
 from advisor_training.learners import PriorRegressor, Regressors
 from advisor_training.train import forest_bytes
 

@@ -40,7 +40,7 @@ from advisor.core.objectives import NORMAL_90
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile
-from advisor_models.heads import (
+from advisor_models.registry import (
     LIMITED,
     SPLIT,
     UNCAPPED,

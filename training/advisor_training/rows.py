@@ -80,7 +80,8 @@ from advisor_data.bundled import (
 )
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_models.heads import HEADS, SPLIT, UNCAPPED, Head, inputs_of
+from advisor_models.heads import HEADS, Head, inputs_of
+from advisor_models.registry import SPLIT, UNCAPPED
 
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""

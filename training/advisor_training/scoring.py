@@ -44,7 +44,7 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, of_job
-from advisor_models.heads import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
+from advisor_models.registry import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SEED, SPEED_LEARNER, Answers, HeadLearner, HeldOut, Mask
 from advisor_training.rows import (

@@ -40,11 +40,11 @@ from advisor.wire.power import (
     MostOf,
     Product,
 )
-from advisor_models.heads import LogBounds
 from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import (
     MANIFEST,
     LearnerSettings,
+    LogBounds,
     Range,
     check_version,
     checked_file,

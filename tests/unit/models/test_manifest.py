@@ -18,25 +18,23 @@ from hypothesis import strategies as st
 from small_model import POWER_TREES, SPEED_TREES
 
 from advisor.errors import ModelError
-from advisor_models.heads import (
+from advisor_models.registry import (
     LIMITED,
+    MANIFEST,
     SPLIT,
     UNCAPPED,
+    Artefact,
     LogBounds,
     bounds_of_stratum,
-    on_gpu_model,
-    place_of,
-    wider,
-)
-from advisor_models.registry import (
-    MANIFEST,
-    Artefact,
     check_version,
     hashes,
     named,
+    on_gpu_model,
+    place_of,
     read_artefact,
     read_manifest,
     sha256,
+    wider,
     write_artefact,
     write_manifest,
 )

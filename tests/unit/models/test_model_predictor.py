@@ -34,9 +34,15 @@ from advisor.predict.features import (
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, kind_of, of_pair
 from advisor_models import registry
-from advisor_models.heads import LIMITED, SPLIT, LogBounds, on_gpu_model
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Artefact, write_artefact
+from advisor_models.registry import (
+    LIMITED,
+    SPLIT,
+    Artefact,
+    LogBounds,
+    on_gpu_model,
+    write_artefact,
+)
 
 A, B = make_profile("a", 1), make_profile("b", 2)
 FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B))

@@ -15,8 +15,7 @@ from made_up_rows import spy
 from retraining import few_trees
 
 from advisor.errors import InputError
-from advisor_models.heads import LogBounds
-from advisor_models.registry import MOST_PAIRS, OtherGpu
+from advisor_models.registry import MOST_PAIRS, LogBounds, OtherGpu
 from advisor_training.evaluation import (
     OTHER_GPU,
     OURS,

@@ -14,8 +14,8 @@ from made_up_rows import as_held_out, solo_points, training_set
 from advisor.core.gpu import EQUAL, NINE, UNCAPPED, Split
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval, SplitResult
 from advisor.predict.profiles import Serving
-from advisor_models.heads import UNCAPPED as UNCAPPED_STRATUM
-from advisor_models.heads import LogBounds
+from advisor_models.registry import UNCAPPED as UNCAPPED_STRATUM
+from advisor_models.registry import LogBounds
 from advisor_training.learners import HeldOut, as_predicted, joined
 from advisor_training.rows import Data, Rows, make_data
 from advisor_training.scoring import (
