@@ -34,7 +34,7 @@ LAUNCH_MARK = "ADVISOR_LAUNCH"
 """Every job of a launch carries the folder of its launch in this variable, so that it is found."""
 
 SILENCE_S = 25.0
-"""A supervisor beats several times a second, also while it waits (advisor.runtime.beats)."""
+"""A supervisor beats several times a second, also while it waits (advisor.runtime.processes)."""
 
 CONTINUE_S = 5.0
 """One that was stopped is continued then, and has so long to be heard; so it has on a host that

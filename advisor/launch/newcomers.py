@@ -34,7 +34,7 @@ from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import JobStatus, LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, check_memory, check_workdir, end_jobs
 from advisor.runtime.backend import Backend, Proof
-from advisor.runtime.beats import RunInBackground, awaited, in_thread
+from advisor.runtime.processes import RunInBackground, awaited, in_thread
 from advisor.runtime.running_job import Proven, RunningJob, prove
 
 

@@ -30,7 +30,7 @@ from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft
 from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import Forecast, JobStatus, LaunchPart, LaunchSet, Ledger, State, add
-from advisor.runtime.beats import beating
+from advisor.runtime.processes import beating
 
 FASTEST = 1.3
 """A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %

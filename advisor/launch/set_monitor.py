@@ -29,8 +29,7 @@ from advisor.launch.meter import CardMeter, Moment, timed
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import end_jobs, open_gates
 from advisor.runtime.backend import Backend, Proof
-from advisor.runtime.beats import RunInBackground, awaited, in_thread
-from advisor.runtime.processes import loaded_libraries, name_of
+from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
 from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 
 _ASK_S, _LIMIT_S = 1.0, 15.0

@@ -27,8 +27,8 @@ from advisor.runtime.backend import (
     UncappedBackend,
     own_pipe_dir,
 )
-from advisor.runtime.beats import beat
 from advisor.runtime.job_process import stop_all
+from advisor.runtime.processes import beat
 from advisor.runtime.running_job import Proven, RunningJob, prove
 from advisor.settings import SECRETS, Settings, python
 

@@ -25,8 +25,8 @@ from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import SILENT_S, LaunchSpec, LaunchStatus, State
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
-from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans
+from advisor.runtime.processes import beat, heard_by
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25

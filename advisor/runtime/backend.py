@@ -32,8 +32,15 @@ from advisor.core.gpu import (
 )
 from advisor.errors import InputError, LimitNotProvenError, PartitionError
 from advisor.files import check_parents, private_folder
-from advisor.runtime.beats import beat, beating
-from advisor.runtime.processes import environment_of, lacking, of_user, owner_of, wait_until
+from advisor.runtime.processes import (
+    beat,
+    beating,
+    environment_of,
+    lacking,
+    of_user,
+    owner_of,
+    wait_until,
+)
 from advisor.settings import LIMIT_VARIABLES, python
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"

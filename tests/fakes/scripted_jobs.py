@@ -18,7 +18,7 @@ from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import processes, running_job
 from advisor.runtime.backend import Backend, Granted, Proof, Sight
-from advisor.runtime.beats import RunInBackground, at_once
+from advisor.runtime.processes import RunInBackground, at_once
 from advisor.runtime.running_job import RunningJob
 
 GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driver="580")

@@ -42,7 +42,7 @@ from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest, check_join, check_launch
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
-from advisor_api.http.errors import LOG
+from advisor_api.http.routing import LOG
 from advisor_api.service import RequestAudit, Service
 from advisor_data.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR

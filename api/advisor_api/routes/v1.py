@@ -59,14 +59,17 @@ from advisor.wire.requests import (
 from advisor_api import bundled
 from advisor_api.engine import Engine
 from advisor_api.http.access import Admin, Launcher, Reader, Writer
-from advisor_api.http.errors import ERROR_ANSWERS, fault_of, may_refuse, not_found
 from advisor_api.http.routing import (
+    ERROR_ANSWERS,
     JSON,
     KNOWN_QUERY,
     DirectRoute,
     answer,
+    fault_of,
     kept_answer,
     long_answer,
+    may_refuse,
+    not_found,
     v1_router,
 )
 from advisor_api.launches import launching

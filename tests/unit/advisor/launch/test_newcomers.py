@@ -19,7 +19,7 @@ from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchPart
 from advisor.runtime.backend import Backend
-from advisor.runtime.beats import RunInBackground
+from advisor.runtime.processes import RunInBackground
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
 

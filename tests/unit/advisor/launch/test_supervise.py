@@ -26,8 +26,8 @@ from advisor.launch.newcomers import Newcomers
 from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.launch.supervise import LaunchContext, run_launch
-from advisor.runtime import beats, processes, running_job
-from advisor.runtime.beats import at_once
+from advisor.runtime import processes, running_job
+from advisor.runtime.processes import at_once
 
 
 def together(*names: str, split: Split = EQUAL, **job: Any) -> LaunchSet:
@@ -46,7 +46,7 @@ class Launch:
 
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
         self.clock, self.backends = Clock(), list[ScriptedBackend]()
-        timed = supervise, start, set_monitor, observe, folders, beats, processes, running_job
+        timed = supervise, start, set_monitor, observe, folders, processes, running_job
         for module in timed:
             patch.setattr(module, "time", self.clock)
         self.jobs, self.remembered = list[ScriptedJob](), list[Observation]()

@@ -11,7 +11,7 @@ from other_user import MALLORY, shared_folder
 from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
 from advisor.runtime.backend import BINARY, Control, Granted, SeenGpu, check_granted, run
-from advisor.runtime.beats import heard_by
+from advisor.runtime.processes import heard_by
 
 UUID = "GPU-1"
 
