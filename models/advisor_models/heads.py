@@ -67,26 +67,17 @@ class Head:
     limit_of: Callable[[Sequence[Side]], float] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _HeadInputs:
+def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats, ...]]:
     """What a head takes of jobs at n splits: a part for each job, or one of all.
 
-    Attributes:
-        features: All of the first part, then all of the next; shape (parts x n, features).
-        priors: Of each part, shape (n,).
+    Features are all of the first part, then all of the next, shape (parts x n, features); priors
+    are of each part, shape (n,).
     """
-
-    features: Float32s
-    priors: tuple[Floats, ...]
-
-
-def inputs_of(head: Head, sides: Sequence[Side]) -> _HeadInputs:
-    """What a head takes of jobs at their shares."""
     views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
     views = views if head.of == "job" else [tuple(sides)]
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
-    return _HeadInputs(np.concatenate([*map(matrix, features)]), tuple(priors))
+    return np.concatenate([*map(matrix, features)]), tuple(priors)
 
 
 SPEED = Head(
@@ -166,7 +157,7 @@ class ServedHead:
         }
 
     def values(
-        self, inputs: _HeadInputs, logs: Sequence[float], asked: PredictionRequest
+        self, priors: Sequence[Floats], logs: Sequence[float], asked: PredictionRequest
     ) -> Floats:
         """What the trees' answers mean: one log for each row of the features.
 
@@ -182,7 +173,7 @@ class ServedHead:
                     asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
                 )
             ]
-            for part, prior in enumerate(inputs.priors)
+            for part, prior in enumerate(priors)
         ]
         return np.moveaxis(np.array(found), -1, 1)
 

@@ -285,10 +285,12 @@ class ModelPredictor:
         kinds = tuple(map(self._kind, profiles))
         asked = PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
         inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
-        answers = self._forest(*(given.features for given in inputs))
+        answers = self._forest(*(features for features, _ in inputs))
         return {
-            name: head.values(given, found, asked)
-            for (name, head), given, found in zip(self._heads.items(), inputs, answers, strict=True)
+            name: head.values(priors, found, asked)
+            for (name, head), (_, priors), found in zip(
+                self._heads.items(), inputs, answers, strict=True
+            )
         }
 
     def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
@@ -305,10 +307,10 @@ class ModelPredictor:
         inputs = [
             [inputs_of(head.head, of_pair) for of_pair in sides] for head in self._heads.values()
         ]
-        rows = [np.concatenate([given.features for given in of_head]) for of_head in inputs]
+        rows = [np.concatenate([features for features, _ in of_head]) for of_head in inputs]
         logs = dict(zip(self._heads, self._forest(*rows), strict=True))
         priors = {
-            name: np.concatenate([prior for given in of_head for prior in given.priors])
+            name: np.concatenate([prior for _, of_parts in of_head for prior in of_parts])
             for name, of_head in zip(self._heads, inputs, strict=True)
         }
         speeds, powers_w = (np.exp(logs[name]) * priors[name] for name in (SPEED.name, POWER.name))
@@ -327,9 +329,7 @@ class ModelPredictor:
             InputError: as for `predict`.
         """
         sides = self._sides(profiles, splits)
-        outside = (
-            head.outside(inputs_of(head.head, sides).features) for head in self._heads.values()
-        )
+        outside = (head.outside(inputs_of(head.head, sides)[0]) for head in self._heads.values())
         # Some features are of several heads.
         return list(dict.fromkeys(name for names in outside for name in names))
 

@@ -567,9 +567,9 @@ class HeadRows:
 
 def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
     """What a head takes of jobs at their shares, one row for each."""
-    found = inputs_of(head, sides)
-    parts = np.split(found.features, len(found.priors))
-    return HeadRows(np.stack(parts, axis=1), np.stack(found.priors, axis=1))
+    features, priors = inputs_of(head, sides)
+    parts = np.split(features, len(priors))
+    return HeadRows(np.stack(parts, axis=1), np.stack(priors, axis=1))
 
 
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
