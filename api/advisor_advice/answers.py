@@ -42,13 +42,14 @@ from advisor.decide.decision import (
     gain_to_the_end,
     near_miss,
     picks,
+    replicas,
     same_work,
     wanted_splits,
+    way_of,
     worth_of,
 )
 from advisor.decide.limits import Request, cores_wanted, with_card_memory
 from advisor.decide.reasons import reasons, warnings, why_unsure
-from advisor.decide.replicas import replicas, way_of
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.predictions import Prediction

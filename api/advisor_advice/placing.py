@@ -23,8 +23,8 @@ from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
+from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
-from advisor.placement.schedule import Schedule
 from advisor.placement.solver import APART, Plan
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import MEASURED_ON

@@ -20,7 +20,7 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
-from advisor_models.heads import HEADS, Head
+from advisor_models.model_predictor import HEADS, Head
 from advisor_models.registry import (
     SCHEMA,
     SPLIT,

@@ -19,7 +19,7 @@ from retraining import few_trees
 import advisor_models
 from advisor.predict.features import feature_names_of
 from advisor_data.files import read_points, write_points
-from advisor_models.heads import HEADS
+from advisor_models.model_predictor import HEADS
 from advisor_models.registry import read_artefact, read_manifest, trees_file
 from advisor_training.learners import extra_trees, fit
 from advisor_training.rows import LeftOut, read_measured

@@ -80,7 +80,7 @@ from advisor_data.bundled import (
 )
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_models.heads import HEADS, Head, inputs_of
+from advisor_models.model_predictor import HEADS, Head, inputs_of
 from advisor_models.registry import SPLIT, UNCAPPED
 
 HIGH_PERCENT = 50.0

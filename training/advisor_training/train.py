@@ -28,8 +28,7 @@ from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
-from advisor_models.heads import KNOWN_HEADS
-from advisor_models.model_predictor import LEAF, NODE, Forest, read_trees
+from advisor_models.model_predictor import KNOWN_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,
     MOST_PAIRS,

@@ -224,7 +224,7 @@ def retrain(
     if metrics is not None:
         write_metrics(metrics, report)
     told = () if quiet and report.is_silent else _run_lines(report)
-    say_lines([as_json_text(_to_json(report))] if as_json else told)
+    say_lines([as_json_text({**to_plain(report), "summary": report.summary})] if as_json else told)
 
 
 def write_metrics(path: Path, report: RetrainReport) -> None:
@@ -291,10 +291,6 @@ def _of(report: RetrainReport, figure: str) -> dict[tuple[str, ...], float]:
             ("challenger", one.challenger_percent),
         )
     }
-
-
-def _to_json(report: RetrainReport) -> dict[str, object]:
-    return {**to_plain(report), "summary": report.summary}
 
 
 def _run_lines(report: RetrainReport) -> Iterator[str]:

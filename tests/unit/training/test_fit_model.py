@@ -31,8 +31,7 @@ from advisor.predict.profiles import make_profiles
 from advisor.predict.sets import AnyWay
 from advisor_advice.answers import ModelAdvice, to_wire
 from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
-from advisor_models.heads import KNOWN_HEADS
-from advisor_models.model_predictor import ModelPredictor
+from advisor_models.model_predictor import KNOWN_HEADS, ModelPredictor
 from advisor_models.registry import (
     MOST_PAIRS,
     Artefact,

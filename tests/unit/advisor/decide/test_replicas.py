@@ -12,9 +12,8 @@ from made_up_profiles import profile
 
 from advisor.core.objectives import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.decide.decision import Outlook, decide
+from advisor.decide.decision import FoundCopies, Outlook, decide, replicas, way_of
 from advisor.decide.limits import Request
-from advisor.decide.replicas import FoundCopies, replicas, way_of
 from advisor.errors import NoSplitError
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor

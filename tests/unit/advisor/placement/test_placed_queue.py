@@ -24,7 +24,7 @@ from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
 from advisor.placement.bound import SetBound
-from advisor.placement.pairs import QueuePairs
+from advisor.placement.pairs import QueuePairs, Schedule, scheduled
 from advisor.placement.placing import (
     LEVELS,
     MOST_KINDS,
@@ -39,7 +39,6 @@ from advisor.placement.placing import (
     many_alone,
     set_answers,
 )
-from advisor.placement.schedule import Schedule, scheduled
 from advisor.placement.search import SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
 from advisor.predict.predictions import (
