@@ -10,9 +10,6 @@ windows were disturbed. Dips are taken out by the non-decreasing fit that change
 least, each weighted by how surely it is known (pool adjacent violators: R. E. Barlow,
 D. J. Bartholomew, J. M. Bremner, H. D. Brunk, "Statistical Inference under Order Restrictions",
 1972, chapter 1).
-
-Such as a training that waits for its input, or a notebook whose user thinks. Their means say that
-they leave most of the GPU, and whoever needs it in a burst waits all the same.
 """
 
 import functools
@@ -31,34 +28,11 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
+from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-
-BUSY_PERCENT = 60.0
-"""Of the time at most; who computes for longer leaves gaps between kernels, not between bursts."""
-
-WHOLE_GPU = 0.7
-"""SM activity while it is busy, at least: 0.74 to 0.93 for notebooks and what waits for input, 0.15
-to 0.60 for jobs of small kernels (data/advisor_data/bundled/set_references.jsonl)."""
-
-NOISE = 0.095
-"""Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
-the median of those in bursts, below 0.09 of all others."""
-
-
-def computes_in_bursts(point: SoloPoint) -> bool:
-    """Whether a window on the whole GPU shows it; of a server never: its bursts are requests."""
-    if point.offered_rate is not None:
-        return False
-    if point.gpu_busy_percent is not None and point.sm_active_percent is not None:
-        is_whole = point.sm_active_percent >= WHOLE_GPU * point.gpu_busy_percent
-        return is_whole and point.gpu_busy_percent < BUSY_PERCENT
-    if not point.power_w or point.power_stderr_w is None:
-        return False
-    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > NOISE
-
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
 """Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
@@ -153,26 +127,6 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
         rate_noise=statistics.median(noises) if noises else None,
         latency_p99_ms=tuple((s, statistics.median(ms)) for s, ms in sorted(latencies.items())),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels:
-    """GPU kernels of a job: MPS without limits deals whole kernels to processes in turn.
-
-    Attributes:
-        per_unit: Kernels of one unit of progress; may be below 1.
-        per_unit_stderr: Its standard error.
-        hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
-        hold_stderr_s: Its standard error, s.
-        source: How they are known: counted beside a probe of short kernels, counted by the job
-            (CUPTI), fitted to windows that the job shared, or guessed from its profile.
-    """
-
-    per_unit: float
-    per_unit_stderr: float
-    hold_s: float
-    hold_stderr_s: float
-    source: Literal["probe", "counted", "fitted", "guessed"]
 
 
 def probed_kernels(points: Iterable[SoloPoint]) -> Kernels | None:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, WHOLE, Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
+from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -30,7 +31,7 @@ from advisor.predict.predictions import (
     predict_exclusive,
     solo_of,
 )
-from advisor.predict.profiles import Floats, Kernels, Profile, kind_of, relative_capacity
+from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
 
 SERVER_HOLD_S = 20e-6
 """Time for which a kernel of a server keeps others off, where not measured: the median of those
@@ -348,6 +349,12 @@ _LEAST_OCCUPANCY_PERCENT = 25.0
 which last as long as its kernels: matmul-bf16 (14 %) keeps others off as long below normal priority
 as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37 to 89 % for
 microseconds (docs/measurements/profiles.md)."""
+
+
+def has_short_blocks(profile: Profile) -> bool:
+    """Whether a job fills the GPU with many short blocks: no kernel slips in beside one of its."""
+    occupancy = float(profile.values["sm_occupancy_percent"][-1])
+    return fills(profile) and occupancy >= _LEAST_OCCUPANCY_PERCENT
 
 
 def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:

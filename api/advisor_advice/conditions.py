@@ -5,11 +5,13 @@ they began: a model that has learned since then, or a job that was profiled agai
 """
 
 import functools
+import itertools
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,10 +24,11 @@ from advisor.predict.card_factor import (
     observation_ratio,
     reference_logs,
 )
+from advisor.predict.kernels import Kernels, MeanEstimate, kernels_beside
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyWay, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import undisputed
@@ -238,8 +241,14 @@ MOST_JOBS = 50
 
 MOST_POINTS = 100
 
+RATE_ERROR, MOST_ERROR = 0.03, 0.2
+"""Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative."""
+
 MOST_OBSERVATIONS = 2000
 """The newest ones are looked at: they take about a second."""
+
+
+FittedKernels: TypeAlias = Mapping[tuple[str, str], Kernels]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -255,11 +264,19 @@ class Conditions:
     """By GPU model, what has changed since `advisor check`, in words."""
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
     """What was measured of jobs together."""
+    kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
+    """By job and GPU model, of jobs that no probe ran beside."""
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
     ) -> tuple[Predictor, tuple[Profile, ...]]:
         """Predictor and profiles for these conditions; both as they are where there are none."""
+        profiles = tuple(
+            replace(p, kernels=fitted)
+            if (fitted := self.kernels.get((p.job, p.gpu_model))) and not p.kernels
+            else p
+            for p in profiles
+        )
         if self._is_used(profiles) and self.factor:
             predictor = CardPredictor(predictor, profiles, self.factor)
             profiles = predictor.brought(profiles)
@@ -335,6 +352,7 @@ class Experience:
     expected: tuple[Expected, ...] = ()
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
+    kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
 
     def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
         """For jobs on a GPU model, and on a card where it is known.
@@ -347,6 +365,7 @@ class Experience:
             factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
             drifts=self.drifts,
             outdated=self.outdated,
+            kernels=self.kernels,
         )
 
     def only_card(self, gpu_model: str) -> str | None:
@@ -403,7 +422,51 @@ def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Pa
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
         outdated=outdated_checks(seen, home),
+        kernels=fitted_kernels(expected),
     )
+
+
+def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
+    """Kernels of jobs that no probe ran beside, in the median of the launches that tell them.
+
+    Two jobs without limits get as many kernels each, so a neighbour with short blocks that fills
+    the GPU and whose own kernels are known stands for the probe. From one bundled pair they are 7 %
+    off where the job fills the GPU and 24 % where it does not (medians of 152 and 72;
+    docs/measurements/own/kernels_per_unit.py --fitted).
+    """
+    found: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
+    for launch in launches:
+        seats = [*zip(launch.profiles, launch.observation.parts, strict=True)]
+        if len(seats) != ADVISED_JOBS or launch.prediction.split != without_limits("uncapped", 2):
+            continue
+        for (profile, part), (probe, beside) in itertools.permutations(seats):
+            if profile.kernels or profile.serving or probe.serving or not has_short_blocks(probe):
+                continue
+            if not (probe.kernels and part.rate and beside.rate):
+                continue
+            n = probe.kernels.per_unit
+            told = kernels_beside(
+                *(
+                    MeanEstimate(rate, RATE_ERROR * rate)
+                    for rate in (
+                        profile.whole_gpu_rate,
+                        part.rate,
+                        n * probe.whole_gpu_rate,
+                        n * beside.rate,
+                    )
+                )
+            )
+            if told["kernels_per_unit_stderr"] < MOST_ERROR * told["kernels_per_unit"]:
+                kernels = Kernels(
+                    per_unit=told["kernels_per_unit"],
+                    per_unit_stderr=told["kernels_per_unit_stderr"],
+                    hold_s=told["kernel_hold_s"],
+                    hold_stderr_s=told["kernel_hold_stderr_s"],
+                    source="fitted",
+                )
+                found[profile.job, profile.gpu_model].append(kernels)
+    by_number = attrgetter("per_unit")
+    return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in found.items()}
 
 
 def checks_of(settings: Settings) -> Checked:

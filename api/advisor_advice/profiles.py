@@ -11,11 +11,11 @@ from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.records import DOUBTFUL, Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
+from advisor.predict.kernels import computes_in_bursts
 from advisor.predict.one_window import window_of_point
 from advisor.predict.profiles import (
     IDLE,
     Profile,
-    computes_in_bursts,
     make_profiles,
     probed_kernels,
     serving_of,

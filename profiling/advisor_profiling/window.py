@@ -48,6 +48,7 @@ from advisor.core.telemetry import (
 from advisor.errors import InputError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.meter import timed
+from advisor.predict.kernels import MeanEstimate
 from advisor.runtime.counting import percentile_ms
 from advisor.validity.sensor_record import PowerTiming
 
@@ -94,19 +95,6 @@ _Readings = Sequence[tuple[float, float]]
 """(time_s, value) each."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeanEstimate:
-    """A mean and its standard error; `stderr` is None below two independent readings."""
-
-    mean: float
-    stderr: float | None
-
-    @property
-    def relative(self) -> float | None:
-        """Standard error over mean; None where either is missing or the mean is 0."""
-        return None if self.stderr is None or self.mean == 0 else abs(self.stderr / self.mean)
-
-
 def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None:
     """Mean of (time_s, value) readings; the error comes from the means of ten time batches.
 
@@ -134,60 +122,6 @@ def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
     rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
     marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
     return MeanEstimate(rate, _ratio_stderr(marks, rate))
-
-
-_IN_STEP_LOSS, _FILLING_LOSS, _FILLING_PERCENT = 0.1, 0.02, 90.0
-"""Loss of speed beside a probe from which a job waited for it with each kernel, and for one that
-keeps the GPU busy so much of the time. A job with gaps hides part of what it waits in them."""
-
-
-def kernels_beside(
-    job: MeanEstimate,
-    beside: MeanEstimate,
-    probe: MeanEstimate,
-    probe_beside: MeanEstimate,
-    *,
-    busy_percent: float | None = None,
-    pauses: bool | None = False,
-) -> dict[str, float]:
-    """Kernels of a job, by rates of it and of a probe, alone and together; columns of a solo point.
-
-    MPS without limits deals whole kernels in turn to processes that have work, so kernels of a unit
-    are the rate of the probe over that of the job. A job that pauses after its work for each unit
-    (a notebook) has n where its unit takes n kernels of the probe longer. A job with gaps that is
-    hardly slower hid what it waited in them: its n lies between both values, anywhere.
-
-    Args:
-        job: Units/s alone.
-        beside: The same beside the probe.
-        probe: Kernels/s alone.
-        probe_beside: The same beside the job.
-        busy_percent: GPU busy while the job is alone; None: not read.
-        pauses: Whether the job pauses; None: not known of a job that computes in bursts.
-    """
-    most = probe_beside.mean / beside.mean
-    least = max(0.0, (1 / beside.mean - 1 / job.mean) * probe.mean)
-    n, stderr = (most + least) / 2, abs(most - least) / math.sqrt(12)
-    loss = _FILLING_LOSS if (busy_percent or 0.0) >= _FILLING_PERCENT else _IN_STEP_LOSS
-    if pauses and least:
-        errors_s = (beside.relative or 0) / beside.mean, (job.relative or 0) / job.mean
-        n, stderr = least, probe.mean * math.hypot(*errors_s)
-    elif pauses is False and beside.mean <= (1 - loss) * job.mean:
-        n, stderr = most, most * math.hypot(beside.relative or 0, probe_beside.relative or 0)
-    longer_s = max(0.0, 1 / probe_beside.mean - 1 / probe.mean)
-    return {
-        "kernels_per_unit": n,
-        "kernels_per_unit_stderr": stderr,
-        # All kernels of a unit hold the probe off for most x longer_s, however many they are.
-        "kernel_hold_s": longer_s * most / n,
-        "kernel_hold_stderr_s": most
-        / n
-        * math.hypot(
-            (probe_beside.relative or 0) / probe_beside.mean,
-            (probe.relative or 0) / probe.mean,
-            longer_s * stderr / n,
-        ),
-    }
 
 
 def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:

@@ -80,7 +80,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
     ("modules", "unwanted"),
     [
         ("advisor", (*HEAVY, "pynvml", "numpy", "pyarrow", "advisor_advice", "advisor_cli")),
-        ("advisor_profiling, advisor_data", HEAVY),
+        ("advisor_profiling.campaign.campaign, advisor_data", (*HEAVY, "numpy")),
         ("advisor_models.registry", (*HEAVY, "joblib")),
         ("advisor_cli", (*HEAVY, "numpy", "advisor_data")),
         (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.core.records import Counters
+from advisor.predict.kernels import MeanEstimate
 from advisor.wire.power import Estimate
 from advisor_power.data.measuring import (
     InputCase,
@@ -21,7 +22,7 @@ from advisor_power.data.measuring import (
 )
 from advisor_power.gpu_worker import Conditions
 from advisor_power.kernels.runs import around
-from advisor_profiling.window import MeanEstimate, MeasuredWindow
+from advisor_profiling.window import MeasuredWindow
 
 START = datetime(2026, 11, 23, tzinfo=UTC)
 CONDITIONS = Conditions(

@@ -163,8 +163,7 @@ def table(asked: list[Row], rows: Path) -> Iterator[str]:
         ("all", numbers_of_sets),
         ("advised to share", sorted(advised)),
         ("refused", [number for number in numbers_of_sets if number not in advised]),
-        ("bundled", [number for number in numbers_of_sets if number in bundled]),
-        ("public", [number for number in numbers_of_sets if number not in bundled]),
+        ("with a public program", [n for n in numbers_of_sets if n not in bundled]),
     ):
         for rule in RULES:
             came = [seen.get((number, rule), ALONE) for number in some]

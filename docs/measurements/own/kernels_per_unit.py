@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from windows import ROOT, WORKLOADS, campaign, job_commands
 
@@ -41,7 +42,7 @@ def rates(path: Path) -> dict[tuple[str, ...], list[tuple[float, ...]]]:
 
 def columns(path: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """Each job's name and the columns of its points."""
-    from advisor_profiling.window import MeanEstimate, kernels_beside
+    from advisor.predict.kernels import MeanEstimate, kernels_beside
 
     windows = rates(path)
     for card, *names in windows:
@@ -93,6 +94,31 @@ def bundle(path: Path) -> None:
     print(f"{len(kept)} jobs; not measured: {sorted(jobs - kept)}; no points: {set(found) - kept}")
 
 
+def print_fitted() -> None:
+    """How far off kernels are that one bundled pair tells, of jobs that fill and of others."""
+    from advisor.predict.sets import fills
+    from advisor_advice.conditions import fitted_kernels, measured_split, profiles_of
+    from advisor_data.bundled import bundled_points_together, select
+
+    off: dict[bool, list[float]] = {True: [], False: []}
+    points = [p for p in select(bundled_points_together()).points if len(p.parts) == 2]
+    profiles = profiles_of({job for point in points for job in point.jobs}, None)
+    for point in points:
+        split = measured_split(point.mode, point.shares_percent)
+        of = [profiles.get((job, point.gpu_model)) for job in point.jobs]
+        for seat, own in enumerate(of):
+            if split is None or None in of or not own.kernels:
+                continue
+            known = [replace(p, kernels=None) if n == seat else p for n, p in enumerate(of)]
+            pair = SimpleNamespace(split=split, observation=point, profiles=known, prediction=None)
+            pair.prediction = pair
+            for kernels in fitted_kernels([pair]).values():
+                off[fills(own)].append(abs(math.log(kernels.per_unit / own.kernels.per_unit)))
+    for is_filling, logs in off.items():
+        tenth = statistics.quantiles(logs, n=10)[-1]
+        print("fills" if is_filling else "others", len(logs), statistics.median(logs), tenth)
+
+
 def main() -> None:
     """Measure one part of the jobs, or write what was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -101,9 +127,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of jobs")
     parser.add_argument("--seconds", type=float, default=550, help="no window starts after this")
     parser.add_argument("--bundle", action="store_true", help="write into the bundled points")
+    parser.add_argument("--fitted", action="store_true", help="errors of kernels that pairs tell")
     given = parser.parse_args()
-    if given.bundle:
-        bundle(given.rows)
+    if given.bundle or given.fitted:
+        print_fitted() if given.fitted else bundle(given.rows)
         return
     part, parts = map(int, given.part.split("/"))
     commands = job_commands()

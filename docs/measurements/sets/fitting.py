@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from rows import Part, Row
 
-from advisor.predict.profiles import Floats, Kernels, computes_in_bursts
+from advisor.predict.kernels import Kernels, computes_in_bursts
+from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
     CHANGE_S,
     CLASSES,

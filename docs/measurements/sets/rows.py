@@ -19,7 +19,8 @@ import numpy as np
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
-from advisor.predict.profiles import Floats, Kernels, make_profiles
+from advisor.predict.kernels import Kernels
+from advisor.predict.profiles import Floats, make_profiles
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,

@@ -27,6 +27,7 @@ from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.files import open_home
 from advisor.formats.wire import RecordLines, read, slug, to_plain, write
+from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
@@ -45,7 +46,6 @@ from advisor_power.gpu_worker import (
 from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, standard_error
 from advisor_profiling.window import Clock as LiveClock
 from advisor_profiling.window import (
-    MeanEstimate,
     MeasuredWindow,
     WindowInputs,
     WindowRules,

@@ -10,7 +10,7 @@ import os
 import platform
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from typing import Protocol, Self
@@ -18,6 +18,7 @@ from typing import Protocol, Self
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
 from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
 from advisor.core.records import (
+    CPU_BOUND,
     REPLAY_SOURCE,
     PairPoint,
     Point,
@@ -28,14 +29,13 @@ from advisor.core.records import (
 from advisor.core.telemetry import MEMORY_USED
 from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, InputError, JobError, LimitBrokenError, LimitNotProvenError
-from advisor.predict.profiles import computes_in_bursts
+from advisor.predict.kernels import MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.runtime.job_process import stop_all
 from advisor.runtime.processes import cpu_steal_s
 from advisor.settings import python, workload_path
 from advisor_data import Store
 from advisor_profiling.testbed import Testbed, WarmProcess
 from advisor_profiling.window import (
-    MeanEstimate,
     MeasuredWindow,
     ProcessSpec,
     RunConditions,
@@ -44,7 +44,6 @@ from advisor_profiling.window import (
     WindowResult,
     WindowRules,
     failed_point,
-    kernels_beside,
     measure,
     measure_idle,
     part_of,
@@ -617,14 +616,22 @@ def conditions_on(
     )
 
 
+def _windows_in(blocks: Iterable[Block]) -> int:
+    """How many the blocks have."""
+    return sum(len(block.targets) for block in blocks)
+
+
 def measure_blocks(
     blocks: Sequence[Block],
     conditions: RunConditions,
     testbed: Testbed,
     store: Store,
     reporter: Reporter,
+    then: Callable[[Sequence[Point]], Sequence[Block]] = lambda _: (),
 ) -> CampaignOutcome:
     """Measure all windows of the blocks, then once more those that failed, alone.
+
+    `then` says what is to be measured after the blocks, by their points, none at first.
 
     Raises:
         LimitNotProvenError: a share is not in force before a job starts.
@@ -633,10 +640,13 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        task = _Task(
-            conditions, testbed, store, reporter, sum(len(b.targets) for b in blocks), pool
-        )
+        total = _windows_in([*blocks, *then(())])
+        task = _Task(conditions, testbed, store, reporter, total, pool)
         for block in blocks:
+            task.measure(block)
+        rest = then(task.points)
+        task.total = _windows_in([*blocks, *rest])
+        for block in rest:
             task.measure(block)
         failed, task.failures = task.failures, []
         for failure in failed:
@@ -668,7 +678,7 @@ class _Task:
     ) -> None:
         self._conditions, self._testbed, self._pool = conditions, testbed, pool
         self._store, self._reporter = store, reporter
-        self._total, self._begun_s = total, testbed.clock.now_s()
+        self.total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
         # Another driver may round otherwise.
         self._references = References(
@@ -830,7 +840,7 @@ class _Task:
         self.points.append(point)
         done = len(self.points)
         elapsed_s = self._testbed.clock.now_s() - self._begun_s
-        self._reporter.point(point, done, self._total, elapsed_s / done * (self._total - done))
+        self._reporter.point(point, done, self.total, elapsed_s / done * (self.total - done))
 
 
 def _names(specs: Sequence[ProcessSpec]) -> str:
@@ -904,6 +914,20 @@ SHORT_KERNELS = Job(
 
 def _is_probed(target: Target) -> bool:
     return SHORT_KERNELS.name in target.jobs
+
+
+HOST_BOUND_WINDOWS = 3
+"""On the whole GPU, of a job that waits for its host: its rate moves by up to 30 % from one window
+to the next (docs/measurements/own/public/points.jsonl), and all its speeds are divided by it."""
+
+
+def _whole_again(job: Job, points: Iterable[Point]) -> list[Target]:
+    """Further windows on the whole GPU of a gated job that waits for its host."""
+    whole = [p for p in points if isinstance(p, SoloPoint) and p.share_percent == WHOLE]
+    if not job.progress.gate or not any(CPU_BOUND in point.flags for point in whole):
+        return []
+    first = max(point.repeat for point in whole) + 1
+    return [solo(job, _FULL, n) for n in range(first, first + HOST_BOUND_WINDOWS - len(whole))]
 
 
 def _probe_blocks(
@@ -984,8 +1008,9 @@ def sweep(
         reporter: Is told how far it is.
         rules: When a window ends.
         kept: Points that the run has from before.
-        counted: The job whose kernels per unit are counted after its points. A failure of that is
-            told, and costs no point.
+        counted: The job whose kernels per unit are counted after its points, and which has further
+            windows on the whole GPU if it waits for its host. A failure of counting is told, and
+            costs no point.
 
     Raises:
         LimitBrokenError: the job does not stay under its share, or a stranger computes.
@@ -1002,8 +1027,15 @@ def sweep(
     free_mib = testbed.gpu.memory_mib
     if free_mib is not None:
         free_mib -= testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0
-    blocks = [*cut(targets, testbed.max_clients, free_mib, run, alone=False), *probe]
-    outcome = measure_blocks(blocks, conditions, testbed, store, reporter)
+
+    def then(points: Sequence[Point]) -> list[Block]:
+        """What is to be counted between the further windows, so that these lie apart."""
+        again = _whole_again(counted, [*kept, *points]) if counted and probe else []
+        between = [target for block in probe for target in block.targets]
+        return [_block([*again[:1], *between, *again[1:]])] if again else probe
+
+    blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False)
+    outcome = measure_blocks(blocks, conditions, testbed, store, reporter, then)
     uncounted = [failure for failure in outcome.failures if _is_probed(failure.target)]
     failures = tuple(failure for failure in outcome.failures if failure not in uncounted)
     for failure in failures:

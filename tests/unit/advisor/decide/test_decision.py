@@ -54,7 +54,8 @@ from advisor.decide.limits import Request, Violation, violations, violations_alo
 from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Predictions, Predictor
-from advisor.predict.profiles import Kernels, Profile, Serving
+from advisor.predict.kernels import Kernels
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.runtime.backend import Control, MpsBackend
 from advisor.validity.safe_counts import CheckedCounts

@@ -20,15 +20,14 @@ from advisor.core.records import SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError
+from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import (
     COLUMNS,
     LEAST_TOLERANCE,
     MOST_TOLERANCE,
     NEEDED,
-    Kernels,
     Profile,
     Serving,
-    computes_in_bursts,
     filled,
     make_profile,
     make_profiles,

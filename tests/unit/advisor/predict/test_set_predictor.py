@@ -16,8 +16,9 @@ from made_up_profiles import Scripted, profile
 from advisor.core.gpu import EQUAL, EXCLUSIVE, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Kernels, Profile, Serving, make_profiles
+from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     BELOW_NORMAL,
     CHANGE_S,

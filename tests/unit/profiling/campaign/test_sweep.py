@@ -186,6 +186,30 @@ def test_kernels_are_counted_after_the_other_windows(tmp_path: Path, job: Job) -
     assert (again.points, told.phases) == (result.points, [])
 
 
+def test_a_job_that_waits_for_its_host_has_three_windows_on_the_whole_gpu(tmp_path: Path) -> None:
+    """Two after the others, before and after the probe."""
+    of_host: dict[str, Any] = {
+        "sm_active_percent": 5.0, "job_cpu_percent": 100.0,
+        "units_granted": 132, "units_total": 132,
+    }  # fmt: skip
+    slow = [dataclasses.replace(p, **of_host) for p in POINTS]
+    testbed = BreakableTestbed(
+        [*slow, *(dataclasses.replace(slow[-1], repeat=n) for n in (1, 2)), PROBE], [BESIDE]
+    )
+    result, told, _ = count(testbed, tmp_path, GATED)
+    assert [(done, total) for _, done, total, _ in told.points][2:] == [
+        (3, 5), (4, 7), (5, 7), (6, 7), (7, 7),
+    ]  # fmt: skip
+    assert [type(point).__name__ for point, *_ in told.points[3:]] == [
+        "SoloPoint", "SoloPoint", "PairPoint", "SoloPoint",
+    ]  # fmt: skip
+    whole = [point for point in result.points if point.share_percent == 100]
+    assert [point.repeat for point in whole] == [0, 1, 2]
+    assert all(point.kernels_per_unit for point in whole)
+    again, told, _ = count(testbed, tmp_path, GATED, result.points)
+    assert (again.points, told.phases) == (result.points, [])
+
+
 def test_only_the_probe_runs_where_a_profile_lacks_its_kernels(tmp_path: Path) -> None:
     before, _ = run(bench(), tmp_path, job=GATED)
     result, told, stored = count(bench(), tmp_path, GATED, before.points)

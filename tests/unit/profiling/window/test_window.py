@@ -19,11 +19,11 @@ from advisor.core.records import FLAGS, HEAT, Counters, PairPoint, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_MEMORY, Channel, Readings
 from advisor.errors import JobError
 from advisor.formats.rows import from_row, to_row
+from advisor.predict.kernels import MeanEstimate, kernels_beside
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_record import PowerTiming
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.window import (
-    MeanEstimate,
     MeasuredWindow,
     RunConditions,
     Target,
@@ -33,7 +33,6 @@ from advisor_profiling.window import (
     WindowRules,
     failed_point,
     flags_of,
-    kernels_beside,
     mean_estimate,
     measure,
     measure_idle,

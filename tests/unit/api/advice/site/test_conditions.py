@@ -5,13 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo_points
+from made_up_profiles import SHARES
 from unsafe_counts import checked_with
 
-from advisor.core.gpu import EQUAL, UNCAPPED
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.records import Observation
 from advisor.predict.card_factor import CardFactor, CardPredictor
+from advisor.predict.kernels import Kernels
 from advisor.settings import Settings
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
@@ -24,6 +27,7 @@ from advisor_advice.conditions import (
     compared,
     expected_of,
     experience_of,
+    fitted_kernels,
     outdated_check,
     outdated_checks,
     profiles_of,
@@ -76,6 +80,31 @@ def test_power_is_that_of_the_card() -> None:
     assert known.applied(MODEL, own) == (MODEL, own)
     assert known.card_of(own) is None
     assert known.card_of((of[0], own[1])) == known.factor
+
+
+@pytest.mark.parametrize(
+    ("occupancy", "rate_1", "split", "per_unit"),
+    [
+        (60.0, 40.0, UNCAPPED, 3.0),
+        (12.0, 40.0, UNCAPPED, None),  # kernels slip in beside long blocks
+        (60.0, 99.0, UNCAPPED, None),  # hardly slower: what it waited is hidden
+        (60.0, 40.0, EQUAL, None),
+    ],
+)
+def test_a_launch_tells_kernels(
+    occupancy: float, rate_1: float, split: Split, per_unit: float | None
+) -> None:
+    """Without limits both jobs get as many: 40 units/s beside 60 of two kernels are three each."""
+    full = np.full(len(SHARES), 95.0)
+    columns = {"sm_active_percent": full, "sm_occupancy_percent": full * occupancy / 95}
+    known = Kernels(per_unit=2, per_unit_stderr=0.1, hold_s=0.01, hold_stderr_s=0, source="probe")
+    of = (profile("a"), profile("b", columns=columns, kernels=known))
+    seen = launch(rate_1=rate_1, rate_2=60.0)
+    (found,) = MODEL.predict(of, [split])
+    fitted = fitted_kernels([Expected(seen, of, found)])
+    _, (used, _) = Conditions(kernels=fitted).applied(MODEL, of)
+    assert (used.kernels and used.kernels.per_unit) == per_unit
+    assert {kernels.source for kernels in fitted.values()} <= {"fitted"}
 
 
 def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
