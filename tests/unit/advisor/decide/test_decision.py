@@ -53,8 +53,8 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, Violation, violations, violations_alone
 from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.kernels import Kernels
+from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.runtime.backend import Control, MpsBackend
