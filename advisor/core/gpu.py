@@ -109,6 +109,7 @@ class Gpu:
         units_total: SMs (NVIDIA) or CUs (AMD); None until it has been read.
         power_limit_w: Enforced.
         compute_mode: NVIDIA compute mode, such as "default" or "exclusive-process".
+        beside: UUIDs of the other GPUs of its host, where they are known.
     """
 
     uuid: str
@@ -121,6 +122,7 @@ class Gpu:
     driver: str | None = None
     compute_mode: str | None = None
     mig: bool | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,8 @@ STRANGER = "stranger"
 
 UNCOUNTED = "uncounted"
 
+FOREIGN_HOST = "foreign-host"
+
 ONE_WINDOW = "one-window"
 
 FLAGS: dict[str, str] = {
@@ -285,6 +287,8 @@ FLAGS: dict[str, str] = {
     STRANGER: "a process of no job computed on the GPU beside those of a launch",
     UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
     UNCOUNTED: "the progress or the results of a job of a launch could not be read for a time",
+    FOREIGN_HOST: "a job of a launch was over 14 % faster than alone by its profile, which is of "
+    "another host",
     "wrong-results": "a job reported a result that is not finite",
     "results-differ": "a job's results are further from those at the full GPU than it tolerates",
     "results-only": "too short for rates: measured to read the job's results",
@@ -312,6 +316,7 @@ DOUBTFUL = WRONG | {
     STRANGER,
     UNWATCHED,
     UNCOUNTED,
+    FOREIGN_HOST,
     HEAT,
     "not-settled",
     "counter-mismatch",
@@ -348,7 +353,7 @@ class ObservedPart:
     rate: float | None = _reading("progress per second, mean over the overlap", "rate_unit/s")
     rate_unit: str = _column("what one step of progress is", default="steps")
     solo_rate: float | None = _reading(
-        "rate alone on the whole GPU, from the profile", "rate_unit/s"
+        "rate alone on the whole GPU, from the profile or measured first", "rate_unit/s"
     )
     solo_power_w: float | None = _reading(
         "power of the GPU while the job runs alone on all of it, from the profile", "W"

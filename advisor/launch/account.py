@@ -13,6 +13,7 @@ from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
 from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
 from advisor.runtime.counting import percentile_ms
+from advisor.validity.points import FASTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ class Account:
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
         rates = [0.0 if one.over else one.rate() for one in self._jobs]
-        return energy_saved(self.power_w(), rates, self._pair.parts)
+        power_w = None if self.foreign() else self.power_w()
+        return energy_saved(power_w, rates, self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
@@ -177,7 +179,20 @@ class Account:
         """While all ran, without the first seconds."""
         # Who joined later is no part of it.
         parts = self._pair.parts[: len(self.first.numbers)]
-        return energy_saved(self.first.power_w(), self.first.rates(), parts)
+        power_w = None if self.foreign() else self.first.power_w()
+        return energy_saved(power_w, self.first.rates(), parts)
+
+    def foreign(self) -> dict[int, float]:
+        """Jobs that ran faster than alone by a profile of another host, and by how much.
+
+        What their work takes alone on this one is not known.
+        """
+        known = [
+            (n, relative(rate, (part := self._pair.parts[n]).solo_rate) or 0.0, part.host_spread)
+            for stretch in self.stretches
+            for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
+        ]
+        return {n: speed for n, speed, spread in known if spread and speed > FASTEST}
 
     def trial(self) -> Trial:
         """What the jobs that began together did, without the first seconds."""
@@ -215,8 +230,8 @@ class Account:
 
     @property
     def _is_counted(self) -> bool:
-        """Whether the work of all jobs is known: nothing is claimed to be saved otherwise."""
-        return not any(one.uncounted for one in self._jobs)
+        """Whether the work of all jobs is known, here and alone: else nothing counts as saved."""
+        return not (self.foreign() or any(one.uncounted for one in self._jobs))
 
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)

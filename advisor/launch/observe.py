@@ -15,6 +15,7 @@ import advisor
 from advisor.core.gpu import ADVISED_JOBS, Gpu
 from advisor.core.job import verdict_flags
 from advisor.core.records import (
+    FOREIGN_HOST,
     JUDGE_S,
     LIMIT_BROKEN,
     TOO_FAST,
@@ -93,6 +94,7 @@ def _of_stretch(
     known = [monitor.pair.parts[n] for n in stretch.numbers]
     forecast = monitor.forecasts.get(stretch.numbers)
     speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
+    flags = tuple(_flags(monitor, stretch, rates, known))
     seen = Observation(
         launch_id=launch_id,
         stretch=number,
@@ -108,7 +110,7 @@ def _of_stretch(
         overlap_s=stretch.overlap_s,
         settled_s=stretch.settled_s(),
         work_per_joule=work_per_joule(speeds, power_w),
-        energy_saved=energy_saved(power_w, rates, known),
+        energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, known),
         model_version=forecast and forecast.model_version,
         predicted_power_w=forecast and forecast.power_w.value,
         predicted_work_per_joule=forecast and forecast.work_per_joule.value,
@@ -117,7 +119,7 @@ def _of_stretch(
         started_at=stretch.started_at,
         host=socket.gethostname(),
         tool_version=advisor.__version__,
-        flags=tuple(_flags(monitor, stretch, rates, known)),
+        flags=flags,
     )
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
     return with_job_energy(seen, min(idle, default=None))
@@ -134,6 +136,8 @@ def _flags(
     if monitor.limit_broken:
         yield LIMIT_BROKEN
     yield from sorted(stretch.flags)
+    if not monitor.account.foreign().keys().isdisjoint(stretch.numbers):
+        yield FOREIGN_HOST
     yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))
     yield from verdict_flags(monitor.jobs[n].results for n in stretch.numbers)
 
@@ -214,6 +218,14 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
                 f"profile says of {one.job.share} %, alone: it may have changed its limit "
                 "before its first work on the GPU, so that is not proven",
             )
+    for number, speed in monitor.account.foreign().items():
+        job = monitor.jobs[number].job.job
+        yield (
+            f"host {number}",
+            f"{job.name} makes {speed:.2f} times the progress alone of its profile, which is of "
+            "another host: no energy counts as saved, and nothing is learned; "
+            f"{'advisor launch --alone, or ' * job.progress.gate}advisor profile {job.name}",
+        )
 
 
 def shown(

@@ -9,11 +9,11 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
-from advisor.core.gpu import MemoryFit, Share, Sharing, Split, split_shares
+from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
-from advisor.core.objectives import Interval, Prices
+from advisor.core.objectives import Interval, Prices, shrunk
 from advisor.runtime.backend import Proof
 
 
@@ -63,6 +63,9 @@ class LaunchPart:
         share_rate: Rate alone at its share.
         solo_power_w: Power of the GPU while it runs alone on all of it.
         idle_power_w: Power of the GPU before it started.
+        host_spread: Standard deviation of the log of its rate alone here over `solo_rate`, which is
+            of another host; 0: it was measured on this one, or serves a demand.
+        window_spread: The same between two windows of some seconds on one host.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
         min_speed: Relative speed that was asked for; who joins later leaves it so much.
@@ -78,6 +81,8 @@ class LaunchPart:
     share_rate: float | None = None
     solo_power_w: float | None = None
     idle_power_w: float | None = None
+    host_spread: float = 0.0
+    window_spread: float = 0.0
     reported: str | None = None
     min_speed: float | None = None
     max_p99_ms: float | None = None
@@ -100,12 +105,15 @@ class LaunchSet:
         parts: One for each share of the split.
         forecast: None where no profile or no model was at hand.
         open_percent: Who joins may get so much, though nobody who begins has as much.
+        alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
+            none does, or all have.
     """
 
     split: Split
     parts: tuple[LaunchPart, ...]
     forecast: Forecast | None = None
     open_percent: float = 0.0
+    alone_s: float | None = None
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -134,6 +142,59 @@ class LaunchSet:
     def cap_percent(self) -> int:
         """The largest share, as a whole number: what the control program of MPS is given."""
         return math.ceil(max(*self.split.shares, self.open_percent))
+
+
+def with_part(pair: LaunchSet, number: int, **changes: Any) -> LaunchSet:
+    """The set with one of its jobs changed."""
+    before, (part, *after) = pair.parts[:number], pair.parts[number:]
+    return replace(pair, parts=(*before, replace(part, **changes), *after))
+
+
+def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> LaunchSet:
+    """The set where one of its jobs is so many times as fast on this host as was known of it.
+
+    Power alone above idle is as many times as high: that is 15 % off where rates differ, and to
+    leave it as it was 20 % (76 rates on other cards of H200 than the profile's).
+
+    Args:
+        pair: Of which rates and the forecast are scaled.
+        number: Of the job, from 0.
+        factor: Above 0.
+        spread: Standard deviation of its logarithm, in the place of what was known of that.
+    """
+    part = pair.parts[number]
+    if (forecast := pair.forecast) is not None:
+        before, (job, *after) = forecast.jobs[:number], forecast.jobs[number:]
+        rate = job.rate.times(factor).spread_by(spread**2 - part.host_spread**2)
+        job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
+        pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
+    idle_w = part.idle_power_w or 0.0
+    known = {
+        "solo_rate": part.solo_rate and factor * part.solo_rate,
+        "share_rate": part.share_rate and factor * part.share_rate,
+        "solo_power_w": part.solo_power_w and idle_w + factor * (part.solo_power_w - idle_w),
+        "host_spread": spread,
+    }
+    return with_part(pair, number, **known)
+
+
+def as_alone(
+    pair: LaunchSet, number: int, rate: float | None, power_w: float | None
+) -> tuple[LaunchSet, float]:
+    """The set by what one of its jobs did alone under its share, and how much faster it counts as.
+
+    One window of some seconds is shrunk towards what was known, by how much windows differ. Without
+    a profile it is as fast as it was.
+    """
+    part, noise = pair.parts[number], pair.parts[number].window_spread
+    if not (rate and part.share_rate and noise):
+        return pair, 1.0
+    seen = [(math.log(rate / part.share_rate), noise**2)]
+    log, stderr = shrunk(seen, part.host_spread or noise)
+    pair = at_rate(pair, number, math.exp(log), part.host_spread and math.hypot(stderr, noise))
+    is_whole = power_w and pair.split.shares[number] == WHOLE
+    measured = {"solo_power_w": power_w} if is_whole else {}
+    return with_part(pair, number, host_spread=0.0, **measured), math.exp(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

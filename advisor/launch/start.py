@@ -8,7 +8,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,11 +93,20 @@ def prove_set(
 
 
 def start_set(
-    proven: Iterable[Proven], stop_asked: Callable[[], bool]
+    proven: Sequence[Proven],
+    stop_asked: Callable[[], bool],
+    first: Collection[int] = (),
+    between: Callable[[Mapping[int, RunningJob]], object] = len,
 ) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
     """Start all jobs and wait until each is warm and seen under its limit, or has ended.
 
     Jobs with a gate stand at it when this returns; `stop_asked` is asked again and again.
+
+    Args:
+        proven: Of the jobs.
+        stop_asked: Whether somebody wants the launch stopped.
+        first: Numbers of jobs that start before the others.
+        between: Takes those of them that stand ready, before the others start.
 
     Returns:
         All jobs, and by their numbers why some did not get ready, which may still run.
@@ -108,22 +117,27 @@ def start_set(
         StopAskedError: it was stopped.
         SurvivorsError: of one that did not start well a process does not end.
     """
-    jobs: list[RunningJob] = []
+    jobs: dict[int, RunningJob] = {}
     failed: dict[int, JobError] = {}
+    later = [n for n in range(len(proven)) if n not in first]
     try:
-        jobs.extend(one.start() for one in proven)
-        while not all(_is_settled(n, job, failed) for n, job in enumerate(jobs)):
-            beat()
-            if stop_asked():
-                raise StopAskedError
-            time.sleep(POLL_S)
-        for n, job in enumerate(jobs):
-            if n not in failed:
-                check_client(job)
+        for wave in filter(None, (first, later)):
+            for n in wave:
+                jobs[n] = proven[n].start()
+            while not all(_is_settled(n, jobs[n], failed) for n in wave):
+                beat()
+                if stop_asked():
+                    raise StopAskedError
+                time.sleep(POLL_S)
+            for n in wave:
+                if n not in failed:
+                    check_client(jobs[n])
+            if wave is first:
+                between({n: jobs[n] for n in wave if n not in failed})
     except BaseException as error:  # Ctrl-C too: no job runs on that nobody watches
-        end_jobs(jobs, error)
+        end_jobs(jobs.values(), error)
         raise
-    return tuple(jobs), failed
+    return tuple(jobs[n] for n in range(len(proven))), failed
 
 
 def _is_settled(number: int, job: RunningJob, failed: dict[int, JobError]) -> bool:

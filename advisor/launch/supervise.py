@@ -14,15 +14,16 @@ from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import now, to_exact_text
-from advisor.launch.account import Trial
+from advisor.launch.account import Stretch, Trial
 from advisor.launch.folder import LaunchFolder, StatusWriter
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
-from advisor.launch.meter import LaunchMeter
+from advisor.launch.job_monitor import JobMonitor
+from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import SILENT_S, LaunchSpec, LaunchStatus, State
+from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSpec, LaunchStatus, State, as_alone
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
 from advisor.runtime.job_process import adopting_orphans
@@ -30,6 +31,9 @@ from advisor.runtime.processes import beat, heard_by
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
+
+HOLD_S = 10.0
+"""A job that does not look at its gate for so long tells no rate in some seconds either, s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,71 @@ class _SetRun:
                 for job, one in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )
-        return start_set(proven, self._stop_asked)
+        first = [
+            n
+            for n, job in enumerate(self._pair.jobs)
+            if self._pair.alone_s and job.progress.gate and job.offered_rate is None
+        ]
+        return start_set(proven, self._stop_asked, first, self._run_alone)
+
+    def _run_alone(self, jobs: Mapping[int, RunningJob]) -> None:
+        """Measure each alone, one after the other; the set and what is expected go by that.
+
+        Raises:
+            StopAskedError: somebody wants the launch stopped.
+        """
+        seconds, status = self._pair.alone_s or 0.0, self._writer.status
+        self._pair = replace(self._pair, alone_s=None)
+        self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
+        for n, job in jobs.items():
+            shown = [*status.jobs]
+            shown[n] = replace(shown[n], outcome="running")
+            self._writer.enter("starting", jobs=tuple(shown))
+            try:
+                found = self._measured(job, self._pair.parts[n], seconds)
+            except JobError as error:
+                if job.exit_code is None:
+                    self._writer.warn(f"nobody else ran alone: {error}")
+                    break
+                continue
+            self._pair, factor = as_alone(self._pair, n, *found)
+            self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
+        names = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
+        self._writer.warn(
+            *(f"{name} was not measured alone: no gate, or a demand" for name in names)
+        )
+        self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
+        pairs = [*self._spec.pairs]
+        pairs[self._number] = self._pair
+        # Who joins, and the queue, read it there; on a full disk nothing ends for that.
+        with suppress(OSError):
+            self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
+
+    def _measured(
+        self, job: RunningJob, part: LaunchPart, seconds: float
+    ) -> tuple[float | None, float | None]:
+        """Open a gate for so long; progress per second and power without the first seconds.
+
+        Raises:
+            JobError: it ended, or does not stop at its gate.
+            StopAskedError: somebody wants the launch stopped.
+        """
+        begun_s, meter = time.monotonic(), CardMeter(self._context.source)
+        one = JobMonitor(job, part, begun_s)
+        stretch = Stretch([one], [0], begun_s, None)
+        job.go()
+        while not one.over and time.monotonic() - begun_s < seconds:
+            if self._stop_asked():
+                raise StopAskedError
+            beat()
+            time.sleep(LOOK_S)
+            (counted, drawn), now = timed(
+                lambda: (one.count(time.monotonic), meter.read()), time.monotonic
+            )
+            one.look(now, counted, None)
+            stretch.add(now, LOOK_S, meter.add(drawn, now))
+        job.hold(HOLD_S)
+        return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:
         return {**self._context.environment, LAUNCH_MARK: str(self._folder.path)}

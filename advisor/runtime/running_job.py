@@ -133,14 +133,15 @@ class RunningJob:
         """Open the gate; a job without one runs anyway."""
         self._want(GO)
 
-    def hold(self) -> None:
-        """Close the gate and wait until the job stands at it.
+    def hold(self, timeout_s: float | None = None) -> None:
+        """Close the gate and wait until the job stands at it, for its start time-out by default.
 
         Raises:
             JobError: it did not come to rest.
         """
         self._want(HOLD)
-        if self._gate is not None and not wait_until(self._waiting, self.job.start_timeout_s):
+        timeout_s = self.job.start_timeout_s if timeout_s is None else timeout_s
+        if self._gate is not None and not wait_until(self._waiting, timeout_s):
             raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
 
     def ready(self) -> bool:

@@ -429,6 +429,8 @@ class LaunchRequest(SharingRequest):
             wrong.
         stop_on_wrong_results: Stop all when a job reports a wrong result; False: only warn.
         strict: End the launch also where a process of no job computes on the GPU.
+        alone: Measure jobs that have a gate alone for some seconds each, before all run; None:
+            where a profile is of another host and each job has a gate.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
             a row: only tell it, or end the newest job that serves nobody.
@@ -450,6 +452,7 @@ class LaunchRequest(SharingRequest):
     allow_unsafe: bool = False
     stop_on_wrong_results: bool = False
     strict: bool = False
+    alone: bool | None = None
     when_one_ends: WhenOneEnds = "keep"
     when_p99_breaks: WhenP99Breaks = "tell"
     limit_memory: bool = True
@@ -503,7 +506,7 @@ _NOT_OF_JOIN = {
     "gpu": "the job joins on the GPU of the launch",
     "dry_run": "the shares of the launch and the job's forecast are shown as it joins",
     **dict.fromkeys(("when_one_ends", "when_p99_breaks", "duration_s", "hang_s"), _OF_LAUNCH),
-    **dict.fromkeys(("stop_on_wrong_results", "strict"), _OF_LAUNCH),
+    **dict.fromkeys(("stop_on_wrong_results", "strict", "alone"), _OF_LAUNCH),
 }
 """What says nothing of a job that joins, and why."""
 

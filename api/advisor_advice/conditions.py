@@ -121,10 +121,10 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
     for one in expected:
         seen = one.observation
         setting = f"{' + '.join(seen.jobs)} {one.prediction.split}"
-        values = [
-            (part.job, "rate", part.rate, predicted.rate)
-            for part, predicted in zip(seen.parts, one.prediction.parts, strict=True)
-        ]
+        rates = zip(
+            seen.jobs, rates_as_profiled(seen, one.profiles), one.prediction.parts, strict=True
+        )
+        values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
         power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
         for job, quantity, observed, interval in dict.fromkeys((*values, *power)):
             if observed:
@@ -139,6 +139,19 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
                     at=seen.started_at,
                     software=_software_of(seen),
                 )
+
+
+def rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
+    """Rates of a launch as on the hosts of the profiles, where it ran beside none of their cards.
+
+    A speed is the rate over the rate alone on the same host, which the launch has measured.
+    """
+    return tuple(
+        part.rate and part.rate / part.solo_rate * profile.whole_gpu_rate
+        if part.solo_rate and seen.gpu_uuid not in profile.gpu_uuids
+        else part.rate
+        for part, profile in zip(seen.parts, profiles, strict=True)
+    )
 
 
 def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ...], list[float]]:
@@ -585,7 +598,8 @@ def measured_windows(
         known = [by_job[job] for job in observation.jobs if job in by_job]
         split = launched_split(observation) if len(known) == len(observation.jobs) else None
         if split and not is_doubtful(observation, known, checked):
-            window = replace(_window(split, observation), is_launch=True)
+            rates = rates_as_profiled(observation, known)
+            window = replace(_window(split, observation), is_launch=True, rates=rates)
             found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
 

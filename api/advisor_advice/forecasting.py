@@ -19,16 +19,17 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, floor
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet
+from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, at_rate, with_part
+from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, kind_of
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
-from advisor_advice.profiles import ProfileSet, checked_on, find_profiles
+from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.registry import Manifest, Registry
 
 PHYSICS = "physics"
@@ -53,7 +54,8 @@ def recommended(
     ways = ways_to_try(given.decision, launch.request.tries)
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
-    return [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+    made = [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+    return [(_on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
 def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
@@ -90,7 +92,8 @@ def joining(
     given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
-    return _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
+    pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
+    return _on_host(pair, profile_set, launch, settings), notes
 
 
 def with_kept(
@@ -189,7 +192,7 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
-    return known, (*said, *notes)
+    return _on_host(known, profile_set, launch, settings), (*said, *notes)
 
 
 def _expected(
@@ -283,6 +286,31 @@ def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+
+
+def _on_host(
+    pair: LaunchSet, found: ProfileSet, launch: ResolvedLaunch, settings: Settings
+) -> LaunchSet:
+    """The set at the rates of this host, where profiles of its jobs were measured on others.
+
+    Ranges of rates then hold what hosts differ by; relative speeds stay as they are, and what
+    serves a demand serves the same anywhere.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if launch.card is None:
+        return pair
+    cards = {launch.card.uuid, *launch.card.beside}
+    for n, profile in enumerate(found.profiles):
+        if (kind := kind_of(profile)) not in RATE_SPREADS or pair.parts[n].solo_rate is None:
+            continue
+        pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][1])
+        if profile.gpu_uuids.isdisjoint(cards):
+            here = [p for p in stored_points(settings, [profile.job]) if p.gpu_uuid in cards]
+            log_factor, spread = host_factor(kind, profile, here)
+            pair = at_rate(pair, n, math.exp(log_factor), spread)
+    return pair
 
 
 def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:

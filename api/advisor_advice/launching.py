@@ -23,6 +23,7 @@ from advisor.core.gpu import (
     vendor_of,
 )
 from advisor.core.job import Job
+from advisor.core.records import SETTLE_S
 from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
@@ -40,6 +41,10 @@ from advisor.validity.safe_counts import (
 )
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_data.known import checked_counts
+
+ALONE_S = SETTLE_S + 3.0
+"""How long a job runs alone before all do, s. Windows of 2 s of a launch-bound job differ by 9 % on
+one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more."""
 
 TRY_S = 10.0
 """How long a way is tried: 3 s to settle and 7 s of measuring, s."""
@@ -159,10 +164,22 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         for pair, _ in made:
             check_memory(pair.jobs, launch.card)
     told = [
-        (pair, (*_over_subscribed(pair, launch.units_total, vendor), *notes))
+        (
+            replace(pair, alone_s=ALONE_S if _begins_alone(pair, request) else None),
+            (*_over_subscribed(pair, launch.units_total, vendor), *notes),
+        )
         for pair, notes in made
     ]
     return _spec(new_launch_id(), told, launch)
+
+
+def _begins_alone(pair: LaunchSet, request: LaunchRequest) -> bool:
+    """Whether its jobs are to be measured alone first."""
+    if request.alone is not None:
+        return request.alone
+    is_foreign = any(part.host_spread for part in pair.parts)
+    # A trial starts all again for each way.
+    return is_foreign and request.tries == 1 and all(job.progress.gate for job in pair.jobs)
 
 
 def make_join(

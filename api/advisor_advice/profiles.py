@@ -86,7 +86,7 @@ def find_profiles(
         InputError: a job has no profile, or there is not just one GPU model in common.
         StoreError: the store cannot be read.
     """
-    stored = _stored(settings, dict.fromkeys(names))
+    stored = stored_points(settings, dict.fromkeys(names))
     known = known_profiles(stored, names)
     if file:
         given = known_profiles(points := _solo_points(read_points(file)), names)
@@ -110,7 +110,7 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
     Raises:
         StoreError: the store cannot be read.
     """
-    bundled, stored = bundled_solo_points(), _stored(settings, [None])
+    bundled, stored = bundled_solo_points(), stored_points(settings, [None])
     found = {**make_profiles(bundled), **make_profiles(undisputed(stored))}
     return {job: profile for (job, model), profile in found.items() if model == gpu_model}
 
@@ -122,7 +122,7 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
         InputError: the file cannot be read.
         StoreError: the store cannot be read.
     """
-    sources = [_stored(settings, [None]), _solo_points(read_points(file)) if file else []]
+    sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
     found = [make_profiles(undisputed(points)) for points in sources]
     return {(model, job): p for of in found for (job, model), p in of.items()}
 
@@ -214,7 +214,7 @@ def no_profile(
     )
 
 
-def _stored(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
+def stored_points(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
     """The stored points of some jobs; of all with None."""
     with begun_store(settings) as store:
         # What is not UTF-8 on a command line has parts that no database takes, and names no job.
@@ -285,7 +285,7 @@ def _known(settings: Settings, file: Path | None) -> set[str]:
     from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
     given = _solo_points(read_points(file)) if file else []
-    points = (*given, *_stored(settings, [None]), *bundled_solo_points())
+    points = (*given, *stored_points(settings, [None]), *bundled_solo_points())
     defined, _ = sound_jobs(settings.jobs_dir)
     return {job.name for job in defined} | {point.job for point in points}
 

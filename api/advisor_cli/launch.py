@@ -98,6 +98,14 @@ class Rules:
     strict: Annotated[
         bool, typer.Option("--strict", help="End all when a process of no job computes on the GPU")
     ] = False
+    alone: Annotated[
+        bool | None,
+        typer.Option(
+            "--alone/--no-alone",
+            help="Measure jobs with a gate alone for some seconds first; if not given, where a "
+            "profile is of another host and each has one",
+        ),
+    ] = None
     limit_memory: Annotated[
         bool,
         typer.Option(
@@ -316,6 +324,8 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             yield from (
                 f"    {name}={text}" for name, text in (dict(part.job.env) | limits).items()
             )
+        if pair.alone_s:
+            yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
         yield f"  memory: {_memory_text(memory)}"
         if pair.forecast:
             yield f"  {_expected(pair, pair.forecast)}"

@@ -16,6 +16,8 @@ from rich.text import Text
 from advisor.core.gpu import UNIT_NAMES, vendor_of
 from advisor.core.objectives import Interval, Prices
 from advisor.core.records import (
+    FLAGS,
+    FOREIGN_HOST,
     LIMIT_BROKEN,
     Observation,
     ObservedPart,
@@ -31,6 +33,7 @@ from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder, observation_lines
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, split_of
 from advisor.launch.start import LOG
+from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
@@ -196,7 +199,7 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if (own := job.speed) is None else f"{100 * own:.0f} %"
+        speed = "" if (own := job.speed) is None else _of_alone(own)
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
@@ -285,11 +288,16 @@ def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
-    speed = f" = {100 * job.relative_speed:.0f} %" if job.relative_speed is not None else ""
+    speed = "" if (own := job.relative_speed) is None else f" = {_of_alone(own)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
     return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
+
+
+def _of_alone(speed: float, rest: str = "") -> str:
+    """A relative speed; nobody is faster than alone on one host, so more is of another one."""
+    return f"{100 * speed:.0f} %{rest}" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
 
 def _percent(part: float | None) -> str:
@@ -442,6 +450,7 @@ def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> 
     if apart_j is None:
         known = all(part.solo_rate and part.solo_power_w for part in seen.parts)
         why = "too short" if known else "not every job has a profile"
+        why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in seen.flags else why
         return f"{energy_text(whole_j)}; one after the other is not known: {why}"
     saved = 1 - whole_j / apart_j
     notes = [f"{100 * abs(saved):.0f} %"]
@@ -465,10 +474,11 @@ def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
 
 
 def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
-    """Sum of relative speeds, observed or predicted; None where one is not known."""
+    """Sum of relative speeds, observed or predicted; None where one is not known here."""
     rates = [(part, part.predicted_rate if predicted else part.rate) for part in seen.parts]
     speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
-    return sum(speeds) if len(speeds) == len(rates) else None
+    is_known = len(speeds) == len(rates) and FOREIGN_HOST not in seen.flags
+    return sum(speeds) if is_known else None
 
 
 def _speed(part: ObservedPart, rate: float | None) -> float | None:
@@ -482,7 +492,7 @@ def _each(job: _Job) -> str:
     did: list[str] = []
     if speed is not None:
         beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
-        did.append(f"{100 * speed:.0f} % of its speed{beside}")
+        did.append(_of_alone(speed, f" of its speed{beside}"))
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
@@ -555,4 +565,5 @@ def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str
         began = [job for job in status.jobs if job.joined_at is None]
         split = split_of(began, status.sharing)
         names = as_asked(job.job for job in began)
-        yield "Again", f"advisor launch {names} --split {split}"
+        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        yield "Again", f"advisor launch {names} --split {split}{alone}"

@@ -325,7 +325,7 @@ def find_gpu(name: str) -> Gpu:
     if len(found) != 1:
         known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
         raise InputError(f"no single GPU is called {name}", fix=f"this host has: {known}")
-    return found[0]
+    return replace(found[0], beside=tuple(gpu.uuid for gpu in gpus if gpu is not found[0]))
 
 
 def with_units(gpu: Gpu, settings: Settings) -> Gpu:

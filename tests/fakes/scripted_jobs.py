@@ -62,6 +62,7 @@ class Script:
         limit: What a check of its limit raises; so does one of its variables.
         ready_s: When it stands at its gate.
         start: What an attempt to start it raises.
+        holds: It comes to rest at its gate.
     """
 
     units: int = 66
@@ -80,10 +81,11 @@ class Script:
     variables: AdvisorError | None = None
     ready_s: float = 0.0
     start: AdvisorError | None = None
+    holds: bool = True
 
 
 class ScriptedJob:
-    """In the place of a `RunningJob`."""
+    """In the place of a `RunningJob`; `moves` is when its gate opened or closed, in turn."""
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class ScriptedJob:
         self.is_open, self.stops, self.stalls_s = False, 0, list[float]()
         self.keeps_files, self.is_closed = False, False
         self.uncounted: AdvisorError | None = None
+        self.moves = list[float]()
 
     @property
     def _now_s(self) -> float:
@@ -108,6 +111,7 @@ class ScriptedJob:
     def start(self) -> "ScriptedJob":
         if self.script.start:
             raise self.script.start
+        self.moves += [] if self.job.progress.gate else [self._now_s]
         return self
 
     def ready_to_launch(self) -> bool:
@@ -120,6 +124,15 @@ class ScriptedJob:
 
     def go(self) -> None:
         self.is_open = True
+        self.moves += [self._now_s] if self.job.progress.gate else []
+
+    def hold(self, timeout_s: float) -> None:
+        self.check()
+        if not self.script.holds:
+            self._clock.sleep(timeout_s)
+            raise JobError(f"{self.job.name} did not stop at its gate")
+        self.is_open = False
+        self.moves.append(self._now_s)
 
     def proof(self) -> Proof:
         return "set"
@@ -193,7 +206,7 @@ class ScriptedJob:
         pass
 
     def stop(self) -> None:
-        self.stops += 1
+        self.stops, self.is_open = self.stops + 1, False
 
 
 @dataclass

@@ -15,7 +15,7 @@ import advisor
 from advisor.core.gpu import Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
-from advisor.core.records import Observation, energy_apart_j
+from advisor.core.records import Observation, doubt, energy_apart_j
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
 from advisor.launch.folder import (
@@ -32,6 +32,7 @@ from advisor.launch.observe import (
     Keeper,
     forecast_news,
     observe,
+    pace_news,
     shown,
     unsaid,
 )
@@ -221,6 +222,27 @@ def test_a_rate_just_within_the_noise_of_the_profile_is_none_too_fast(
         watch = Watch(monkeypatch, Script(rate=rate), parts={"share_rate": 50.0})
         watch.go_on(10)
         assert record(watch).flags == flags
+
+
+def test_faster_than_alone_by_a_profile_of_another_host_is_no_gain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing counts as saved, nothing is learned, and it is said what to do."""
+    for rate, spread, doubtful in ((143.0, 0.5, True), (143.0, 0.0, False), (110.0, 0.5, False)):
+        watch = Watch(monkeypatch, Script(rate=rate), parts={"host_spread": spread})
+        watch.go_on(10)
+        account, seen = watch.monitor.account, record(watch)
+        flags = ("foreign-host",) if doubtful else ()
+        assert (seen.flags, doubt(seen)) == (flags, flags[0] if flags else None)
+        claimed = (
+            seen.energy_saved, seen.energy_saved_to_end, account.mean_energy_saved(),
+            account.recent_energy_saved(), account.ledger(),
+        )  # fmt: skip
+        assert [one is None for one in claimed] == [doubtful] * 5
+        told = [text.partition("; ")[::2] for _, text in pace_news(watch.monitor)]
+        assert [(what[:12], fix) for what, fix in told] == [
+            ("a makes 1.43", "advisor profile a")
+        ] * doubtful
 
 
 def test_a_record_that_cannot_be_written_leaves_the_others_whole(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from itertools import chain, pairwise, repeat
 from pathlib import Path
@@ -15,7 +15,8 @@ from joining import to_join
 from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
 
 from advisor.core.gpu import EQUAL, Gpu, MemoryFit, Split, without_limits
-from advisor.core.job import Job
+from advisor.core.job import Job, ProgressSettings
+from advisor.core.objectives import Interval
 from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
@@ -24,7 +25,15 @@ from advisor.launch import newcomers, observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+    as_alone,
+)
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime import processes, running_job
 from advisor.runtime.processes import at_once
@@ -331,6 +340,116 @@ def test_who_is_coming_is_waited_for_where_the_others_end_well(
     assert (said.outcome, said.join_id) == (outcome, "j")
     assert ("have ended" in (said.error or "")) == (outcome == "refused")
     assert [job.output.parent.name for job in launch.jobs if job.stops][2:] == ["0-joined-0"]
+
+
+EXPECTED = Forecast(
+    model_version="m", jobs=(JobForecast(rate=Interval(80.0, 60.0, 100.0), solo_rate=100.0),) * 2,
+    power_w=Interval(400, 390, 410), work_per_joule=Interval(0.004, 0.003, 0.005), coverage=0.9,
+)  # fmt: skip
+
+
+def alone_first(*gates: bool, **part: Any) -> LaunchSet:
+    """Jobs `a`, `b` and so on with profiles of another host, with and without a gate."""
+    known: dict[str, Any] = {
+        "solo_rate": 100.0, "solo_power_w": 300.0, "share_rate": 100.0, "idle_power_w": 100.0,
+        "host_spread": 0.5, "window_spread": 0.17, **part,
+    }  # fmt: skip
+    return LaunchSet(
+        split=EQUAL if len(gates) == 2 else without_limits("uncapped", len(gates)),
+        parts=tuple(
+            LaunchPart(
+                job=Job(name=name, command=("true",), progress=ProgressSettings(gate=gate)), **known
+            )
+            for name, gate in zip("abc", gates, strict=False)
+        ),
+        forecast=EXPECTED if len(gates) == 2 else None,
+        alone_s=6.0,
+    )
+
+
+def test_jobs_begin_alone_and_are_held_against_that(launch: Launch) -> None:
+    """One gate is open at a time; a window of one host counts less the more windows differ."""
+    launch.scripts |= {"a": Script(rate=143.0), "b": Script(rate=50.0)}
+    last = launch.run(alone_first(True, True), duration_s=30.0)
+    assert [job.moves for job in launch.jobs] == [[0.0, 6.0, 12.0], [6.0, 12.0, 12.0]]
+    shown = (" ".join(job.outcome for job in one.jobs) for one in launch.written)
+    assert [*dict.fromkeys(shown)][2:5] == [
+        "running starting", "starting running", "running running"
+    ]  # fmt: skip
+    counts = 0.5**2 / (0.5**2 + 0.17**2)
+    faster, slower = 1.43**counts, 0.5**counts
+    kept, expected = launch.folder.read_spec().pairs[0], last.forecast
+    assert (kept.forecast, kept.alone_s, expected is None) == (expected, None, False)
+    assert [
+        value
+        for part, job, told in zip(
+            kept.parts, expected.jobs if expected else (), last.jobs, strict=True
+        )
+        for value in (part.solo_rate, part.solo_power_w, job.rate.value, told.mean_speed)
+    ] == pytest.approx([
+        100 * faster, 100 + 200 * faster, 80 * faster, 1.43 / faster,
+        100 * slower, 100 + 200 * slower, 80 * slower, 0.5 / slower,
+    ])  # fmt: skip
+    assert last.warnings[:3] == (
+        "jobs with a gate run alone first, for 6 s each",
+        f"a is {faster:.2f} times as fast here as was known",
+        f"b is {slower:.2f} times as fast here as was known",
+    )
+    # What they did alone is no work that was shared.
+    held = last.ledger and (last.ledger.held_s, last.ledger.starts_s)
+    assert held == (pytest.approx(30, abs=0.5), 12.0)
+
+
+def test_a_job_without_a_gate_starts_when_the_others_have_been_alone(launch: Launch) -> None:
+    launch.scripts |= {name: Script() for name in "abc"}
+    last = launch.run(alone_first(True, False, True), duration_s=20.0)
+    moves = {job.job.name: job.moves[:2] for job in launch.jobs}
+    assert moves == {"a": [0.0, 6.0], "b": [12.0], "c": [6.0, 12.0]}
+    assert "b was not measured alone: no gate, or a demand" in last.warnings
+    parts = launch.folder.read_spec().pairs[0].parts
+    assert [(part.job.name, part.host_spread) for part in parts] == [("a", 0), ("b", 0.5), ("c", 0)]
+
+
+@pytest.mark.parametrize("stop_s", [4.0, 9.0])
+def test_a_stop_while_a_job_is_alone_leaves_nothing_running(launch: Launch, stop_s: float) -> None:
+    launch.scripts |= {"a": Script(), "b": Script()}
+    launch.stop_s = stop_s
+    last = launch.run(alone_first(True, True))
+    assert (last.state, last.code, launch.remembered) == ("stopped", None, [])
+    assert launch.clock.now_s - 1000 == pytest.approx(stop_s, abs=0.5)
+    assert [(job.stops, job.is_open) for job in launch.jobs] == [(1, False)] * 2
+
+
+@pytest.mark.parametrize(("a", "left"), [(ends(4), 50.0), (Script(holds=False), 100.0)])
+def test_one_that_ends_or_cannot_be_held_keeps_nobody_from_running(
+    launch: Launch, a: Script, left: float
+) -> None:
+    """Beside one that runs on nobody is alone."""
+    launch.scripts |= {"a": a, "b": Script(rate=50.0)}
+    last = launch.run(alone_first(True, True, host_spread=9.0), duration_s=30.0)
+    ended = "finished" if left == 50 else "stopped"
+    assert [job.outcome for job in last.jobs] == [ended, "stopped"]
+    parts = launch.folder.read_spec().pairs[0].parts
+    assert [part.solo_rate for part in parts] == pytest.approx([100.0, left], rel=0.01)
+    assert any("nobody else ran alone" in text for text in last.warnings) == (left == 100)
+
+
+@pytest.mark.parametrize(
+    ("part", "rate", "factor"),
+    [
+        # What was measured on this host already is as sure as the new window is.
+        ({"host_spread": 0.0}, 121.0, 1.1), ({"window_spread": 0.0}, 121.0, 1.0), ({}, None, 1.0),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_of_a_job_stays(
+    part: dict[str, Any], rate: float | None, factor: float
+) -> None:
+    pair, found = as_alone(alone_first(True, True, **part), 0, rate, 400.0)
+    assert (found, pair.parts[0].solo_rate) == pytest.approx((factor, 100 * factor))
+    assert pair.forecast
+    assert astuple(pair.forecast.jobs[0].rate) == pytest.approx(
+        (80 * factor, 60 * factor, 100 * factor)
+    )
 
 
 WAYS = tuple(together("a", "b", split=split) for split in (Split((40.0, 60.0)), EQUAL))

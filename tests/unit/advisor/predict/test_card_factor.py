@@ -12,11 +12,14 @@ from made_up_profiles import Physics, profile
 from store_points import point
 
 from advisor.core.gpu import EQUAL
+from advisor.core.objectives import NORMAL_90, Interval
 from advisor.predict.card_factor import (
     CARD_SPREAD,
+    RATE_SPREADS,
     CardFactor,
     CardPredictor,
     card_factor,
+    host_factor,
     observation_ratio,
     reference_logs,
 )
@@ -80,6 +83,36 @@ def test_references_that_can_be_compared() -> None:
         replace(fine, job="gemm"),
     ):
         assert reference_logs([other], profiles, known.gpu_model) == {}
+
+
+def test_a_host_counts_by_windows_of_the_job_there() -> None:
+    """One window is shrunk, more of them less; with none ranges hold what hosts differ by."""
+    known = profile("fft")
+    here = point(job="fft", share_percent=100.0, rate=1.43 * known.whole_gpu_rate, flags=())
+    others = (
+        replace(here, share_percent=90.0), replace(here, flags=("cpu-steal",)),
+        replace(here, rate_unit="images"),
+    )  # fmt: skip
+    (nothing, wide), (once, narrow), (twice, narrower) = (
+        host_factor("launch-bound", known, windows) for windows in (others, [here], [here] * 2)
+    )
+    assert 0 == nothing < once < twice < math.log(1.43) < NORMAL_90 * wide
+    assert wide > narrow > narrower > RATE_SPREADS["launch-bound"][1]
+    assert host_factor("filling", known, ())[1] < 0.1
+
+
+@given(st.floats(0.01, 1e4), st.floats(0, 1), st.floats(1, 9), st.floats(0.01, 2))
+def test_a_range_that_is_spread_can_be_taken_back(
+    value: float, low: float, high: float, spread: float
+) -> None:
+    known = Interval(value, low * value, high * value)
+    wider = known.spread_by(spread**2)
+    assert wider.low <= known.low * (1 + 1e-9)
+    assert wider.high > known.high
+    again = wider.spread_by(-(spread**2))
+    assert (again.low, again.high) == (
+        pytest.approx(known.low, abs=1e-6 * value), pytest.approx(known.high)
+    )  # fmt: skip
 
 
 def test_observations_that_can_be_compared() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, launch_set, model, points_file, settings_of, solo_points
+from advised import CARD, UUID, gives, launch_set, model, points_file, settings_of, solo_points
 from made_up_profiles import profile
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Gpu, Split, without_limits
@@ -19,6 +19,7 @@ from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.forecasting import recommended, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
+from advisor_data import open_store
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
@@ -271,3 +272,24 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
     pair, _ = with_forecast(launch_set(EQUAL), wanted(file), settings)
     assert pair.forecast
     assert pair.forecast.energy_saved is None
+
+
+def test_rates_of_another_hosts_profile_may_be_what_hosts_differ_by(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """They hold 1.43 times; on a card beside the profiled one all stays as it is."""
+    few = [solo_points(job, sm_active_percent=30.0) for job in "ab"]
+    path = points_file(tmp_path, *few)
+    for cards, is_foreign in ((("GPU-far", UUID), False), (("GPU-far", "GPU-2"), True)):
+        seen = Gpu(uuid=cards[0], model=CARD, beside=cards[1:])
+        pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
+        assert [part.host_spread > 0 for part in pair.parts] == [is_foreign] * 2
+        assert pair.forecast
+        rate = pair.forecast.jobs[0].rate
+        assert (rate.value, pair.parts[0].solo_rate) == (pytest.approx(50.0), pytest.approx(100.0))
+        assert (rate.high > 1.43 * rate.value) == is_foreign
+    with open_store(None, settings.home) as store:
+        store.add([replace(few[0][-1], gpu_uuid="GPU-2", rate=143.0)])
+    pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
+    faster, other = (part.solo_rate or 0.0 for part in pair.parts)
+    assert 100 == other < faster < 143

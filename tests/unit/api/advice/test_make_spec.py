@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, gives, model, points_file, settings_of
+from advised import CARD, UUID, gives, model, points_file, settings_of
 from joining import to_join
 from unsafe_counts import checked_with
 
@@ -199,6 +199,22 @@ def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
     assert [wanted(memory_mib=m).memory_mib for m in (40_000.0, 90_000.0)] == [40_000, 80_000]
     assert wanted(gpu_model="Other").gpu_model == "Other"
     assert replace(wanted(memory_mib=40_000.0), card=None).memory_mib == 40_000
+
+
+def test_jobs_begin_alone_where_a_profile_is_of_another_host_and_each_can_be_held(
+    settings: Settings, file: Path, tmp_path: Path
+) -> None:
+    def seconds(gated: str, uuid: str, **asked: Any) -> float | None:
+        for name in "ab":
+            gate = "progress: {gate: true}\n" if name in gated else ""
+            text = f"name: {name}\ncommand: ['true']\n{gate}"
+            (tmp_path / f"{name}.yaml").write_text(text)
+        known = replace(wanted(file, **asked), card=replace(GPU, uuid=uuid))
+        return make_spec(known, settings).pairs[0].alone_s
+
+    assert seconds("ab", "GPU-far") == 6.0
+    assert (seconds("ab", UUID), seconds("a", "GPU-far")) == (None, None)
+    assert (seconds("", UUID, alone=True), seconds("ab", "GPU-far", alone=False)) == (6.0, None)
 
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")

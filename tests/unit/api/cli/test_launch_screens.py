@@ -118,6 +118,11 @@ SCENES: dict[str, tuple[LaunchStatus, tuple[Observation, ...]]] = {
     "energy not read": (OVER, (seen(energy_j=None),)),
     "without limits": (replace(OVER, sharing="uncapped"), (seen(mode="uncapped"),)),
     "no profiles": (replace(OVER, forecast=None), (seen(BLANK, BLANK, **UNKNOWN),)),
+    "faster than a profile of another host": (
+        status(OVER, {"mean_speed": 1.43}, {"mean_speed": 0.66}),
+        (seen({"rate": 71.5}, flags=("foreign-host",), energy_saved=None,
+              energy_saved_to_end=None),),
+    ),
     "a failed job": (
         status(OVER, {"outcome": "failed", "exit_code": 3, "error": "bad checkpoint"},
                state="failed", code="job", cause="train failed"),

@@ -121,7 +121,7 @@ amdsmi.amdsmi_get_gpu_driver_info = lambda device: {"driver_version": "N/A"}
 show(list_gpus())
 """
     known = {"vendor": "amd", "model": "MI300X", "memory_mib": 196592, "power_limit_w": 750}
-    first, second = ({k: v for k, v in gpu.items() if v is not None} for gpu in ask(script))
+    first, second = ({k: v for k, v in gpu.items() if v not in (None, [])} for gpu in ask(script))
     assert first["uuid"] == "uuid-1"
     assert second == {**known, "uuid": "uuid-2", "index": 1}
 

@@ -59,6 +59,8 @@ def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: As
     named = f"[one(NvmlSource(name), 'power.gpu') for name in ('1', {UUID[:-1] + '1'!r})]"
     (first, second), powers = ask(f"show([list_gpus(), {named}])")
     assert powers == [123.0, 123.0]
+    found = "from advisor_profiling.testbed import find_gpu; show(find_gpu('1').beside)"
+    assert ask(found) == [UUID]
     assert (first["uuid"], first["index"], first["compute_mode"]) == (UUID, 0, "default")
     assert second == {
         "uuid": UUID[:-1] + "1",
@@ -70,6 +72,7 @@ def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: As
         "power_limit_w": 300.0,
         "driver": "580.1",
         "compute_mode": "exclusive-process",
+        "beside": [],
         "mig": True,
     }
 

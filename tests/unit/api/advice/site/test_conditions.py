@@ -185,6 +185,9 @@ def test_both_rates_and_the_power_are_compared() -> None:
         ("a", "rate", 66.0, pytest.approx(60.0)), ("b", "rate", 80.0, pytest.approx(80.0)),
         ("a", "power", 350.0, 350.0), ("b", "power", 350.0, 350.0),
     ]  # fmt: skip
+    # Where its host ran `a` alone at 110 a second, the profile's 100 are the same speed.
+    (one,) = expected(launch(rate_1=66.0, solo_rate_1=110.0))
+    assert next(compared([one])).observed == pytest.approx(60.0)
     same = {(c.setting, c.gpu_model, c.gpu_uuid, c.at, c.software) for c in found}
     software = ("driver 580", "cublas 13", "torch 2")
     assert same == {("a + b 50/50", CARD, OTHER, "2026-01-31T12:00:00Z", software)}

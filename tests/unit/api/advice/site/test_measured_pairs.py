@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, launch, profile, settings_of
+from advised import CARD, UUID, launch, profile, settings_of
 from pair_points import pair_point
 from store_points import point as solo_point
 
@@ -46,6 +46,14 @@ def test_windows_and_launches_of_a_pair(store: Store) -> None:
         Window(EQUAL, (60.0, 80.0), 350.0, "GPU-2", "2026-01-31T12:00:00Z", is_launch=True),
         Window(UNCAPPED, (100.0, 1000.0), 500.0, "GPU-1", "2026-01-01T00:00:00Z"),
     ]
+
+
+def test_a_launch_on_another_host_teaches_speeds_beside_its_own_rates_alone(store: Store) -> None:
+    """The host ran `a` 1.43 times as fast as its profile says; on the card of the profile not."""
+    alone = {"solo_rate_1": 143.0, "solo_rate_2": 100.0}
+    store.add([launch(1, **alone), launch(2, **alone, gpu_uuid=UUID)])
+    far, near = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
+    assert (far.rates, near.rates) == ((pytest.approx(60 / 1.43), 80.0), (60.0, 80.0))
 
 
 def test_of_copies_fewer_are_read_as_well(store: Store) -> None:
