@@ -486,7 +486,7 @@ def decide(
     least = apart.value * (1 + policy.min_gain)
     enough = [option for option in kept if only_shared or option.worth >= least]
     if not enough and only_shared:
-        raise no_way(options, profiles, request)
+        raise _no_way(options, profiles, request)
     # Time slicing saves hours by a prediction that is less sure.
     calls: Sequence[Sharing] = ISOLATING if request.isolate else ("limited", "uncapped")
     return Decision(
@@ -494,7 +494,7 @@ def decide(
         request=request,
         options=options,
         choice=best_of(enough, profiles, policy.tie) if enough else None,
-        call=None if enough else their_call(kept, policy.prices, calls),
+        call=None if enough else _their_call(kept, policy.prices, calls),
     )
 
 
@@ -674,7 +674,7 @@ def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
     return _Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
 
 
-def their_call(
+def _their_call(
     options: Iterable[RatedSplit], prices: Prices, sharings: Collection[Sharing]
 ) -> RatedSplit | None:
     """The way that saves most GPU time for little more energy, where jobs are not to share.
@@ -771,7 +771,7 @@ def rest_of(profile: Profile, share: float) -> Rest:
     return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))
 
 
-def no_way(
+def _no_way(
     options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
 ) -> NoSplitError:
     """The error of options that all break limits: what comes nearest, and what would help."""

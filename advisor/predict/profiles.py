@@ -41,7 +41,7 @@ noise."""
 
 P99_MEASURED = Interval(1.0, 0.64, 1.55)
 """p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
-5th, 50th and 95th percentile of 166 windows (docs/measurements/model/p99.py)."""
+5th, 50th and 95th percentile of 166 windows (docs/measurements/model.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,9 +98,9 @@ def expected_of(
         known = tuple(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
-        split = launched_split(observation)
+        split = _launched_split(observation)
         whole = split and len(known) == len(observation.parts) and is_within(split, known)
-        if split and whole and not is_doubtful(observation, known, checked):
+        if split and whole and not _is_doubtful(observation, known, checked):
             groups[known].append((observation, split))
     found: list[Expected] = []
     of_any = AnyWay(predictor)
@@ -122,7 +122,7 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
         seen = one.observation
         setting = f"{' + '.join(seen.jobs)} {one.prediction.split}"
         rates = zip(
-            seen.jobs, rates_as_profiled(seen, one.profiles), one.prediction.parts, strict=True
+            seen.jobs, _rates_as_profiled(seen, one.profiles), one.prediction.parts, strict=True
         )
         values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
         power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
@@ -141,7 +141,7 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
                 )
 
 
-def rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
+def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
     """Rates of a launch as on the hosts of the profiles, where it ran beside none of their cards.
 
     A speed is the rate over the rate alone on the same host, which the launch has measured.
@@ -174,7 +174,7 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
     return dict(found)
 
 
-def launched_split(seen: Observation) -> Split | None:
+def _launched_split(seen: Observation) -> Split | None:
     """The split of a launch, as `measured_split` has it."""
     split = measured_split(seen.mode, (part.share_percent for part in seen.parts))
     low = tuple(n for n, part in enumerate(seen.parts) if part.below_normal)
@@ -191,7 +191,7 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
     return Split(shares) if mode in ("mps", "cu_mask") else None
 
 
-def is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
+def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
     if doubt(observation):
         return True
@@ -229,7 +229,7 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
     in_time = sorted(observations, key=lambda one: one.started_at)
     newest = {seen.gpu_model: seen for seen in in_time if _software_of(seen)}
     found = {
-        model: outdated_check(home, model, versions_of(_software_of(seen)))
+        model: outdated_check(home, model, _versions_of(_software_of(seen)))
         for model, seen in newest.items()
     }
     return {model: text for model, text in found.items() if text}
@@ -242,7 +242,7 @@ def _software_of(seen: Observation) -> tuple[str, ...]:
     return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
 
 
-def versions_of(software: Iterable[str]) -> dict[str, str]:
+def _versions_of(software: Iterable[str]) -> dict[str, str]:
     """Version by name, of texts such as `driver 580.159.04`."""
     return {
         name: version for text in software for name, _, version in [text.partition(" ")] if version
@@ -596,9 +596,9 @@ def measured_windows(
         [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     ):
         known = [by_job[job] for job in observation.jobs if job in by_job]
-        split = launched_split(observation) if len(known) == len(observation.jobs) else None
-        if split and not is_doubtful(observation, known, checked):
-            rates = rates_as_profiled(observation, known)
+        split = _launched_split(observation) if len(known) == len(observation.jobs) else None
+        if split and not _is_doubtful(observation, known, checked):
+            rates = _rates_as_profiled(observation, known)
             window = replace(_window(split, observation), is_launch=True, rates=rates)
             found[observation.jobs].append(window)
     return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}

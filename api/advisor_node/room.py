@@ -154,7 +154,7 @@ class GpuUsers:
         return self.clients | self.outside
 
 
-def users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
+def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     """The processes on a GPU, by the uid of their pod or batch job; those of none are left out."""
     clients = sight.clients or frozenset()
     found: dict[str, GpuUsers] = {}
@@ -540,7 +540,7 @@ class Room(Generic[T]):
             self._clock,
         )
         sight = self._daemon.sight(used=bool(self.living))
-        users = sight and users_by_tenant(sight, self._tenancy.tenant_of)
+        users = sight and _users_by_tenant(sight, self._tenancy.tenant_of)
         self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)

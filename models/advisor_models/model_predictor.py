@@ -161,7 +161,7 @@ _Factors: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PredictionRequest:
+class _PredictionRequest:
     """Jobs at splits, and how well the model knows them.
 
     Attributes:
@@ -181,7 +181,7 @@ class PredictionRequest:
     whole: bool
 
 
-class ServedHead:
+class _ServedHead:
     """One head between the sides of a pair and its values."""
 
     def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
@@ -192,7 +192,7 @@ class ServedHead:
         }
 
     def values(
-        self, priors: Sequence[Floats], logs: Sequence[float], asked: PredictionRequest
+        self, priors: Sequence[Floats], logs: Sequence[float], asked: _PredictionRequest
     ) -> Floats:
         """What the trees' answers mean: one log for each row of the features.
 
@@ -224,7 +224,7 @@ class ServedHead:
 
 def _factors(
     trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
-) -> Callable[[PredictionRequest, Split, int, bool], _Factors]:
+) -> Callable[[_PredictionRequest, Split, int, bool], _Factors]:
     """Factors of the intervals, worked out once for each stratum."""
     strata = trained.intervals
     if not seen:
@@ -238,7 +238,7 @@ def _factors(
     def at(name: str, gpu_model: str) -> _Factors:
         return bounds_of_stratum(strata, name, gpu_model).factors
 
-    def of(asked: PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
+    def of(asked: _PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
         place = UNCAPPED if not split.is_limited else LIMITED if at_limit else SPLIT
         if trained.of == "pair":
             return at(of_pair(asked.kinds, place), asked.gpu_model)
@@ -434,7 +434,7 @@ class ModelPredictor:
                 fix=RETRAIN,
             )
         self._heads = {
-            h.name: ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
+            h.name: _ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
         }
         self._forest = Forest(
             *(
@@ -471,7 +471,7 @@ class ModelPredictor:
         )
 
     def values(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> dict[str, Floats]:
-        """What each head says of jobs at splits, as `ServedHead.values` has it.
+        """What each head says of jobs at splits, as `_ServedHead.values` has it.
 
         Raises:
             InputError: as for `predict`.
@@ -479,7 +479,7 @@ class ModelPredictor:
         seen, whole = self._known(profiles)
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         kinds = tuple(map(self._kind, profiles))
-        asked = PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
+        asked = _PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
         inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
         answers = self._forest(*(features for features, _ in inputs))
         return {
