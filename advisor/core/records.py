@@ -23,11 +23,14 @@ job alone at that speed. They know nothing of errors of the profiles.
 """
 
 import hashlib
+import math
+import socket
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.job import Job
 from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
@@ -215,6 +218,36 @@ class PairPoint(Measured):
         )
 
 
+KEPT_S = 60.0
+"""What is seen of a job alone is kept after so long."""
+
+CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
+"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+
+
+def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
+    """What was seen of a job that had the whole GPU to itself, by columns of a point."""
+    active = seen.get("sm_active_percent", WHOLE)
+    waits = seen["job_cpu_percent"] >= CORE_PERCENT and active < IDLE_PERCENT
+    # A server that declares no demand has that which arrives.
+    demand = seen["rate"] if job.progress.histogram else None
+    return SoloPoint(
+        job=job.name,
+        mode="uncapped",
+        share_percent=WHOLE,
+        offered_rate=job.offered_rate or demand,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        driver=gpu.driver,
+        power_limit_w=gpu.power_limit_w,
+        source="watch",
+        host=socket.gethostname(),
+        flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
+        **seen,
+    )
+
+
 Point = SoloPoint | PairPoint
 
 
@@ -268,6 +301,13 @@ FOREIGN_HOST = "foreign-host"
 
 ONE_WINDOW = "one-window"
 
+BACKLOG = "backlog"
+
+SEEN = "seen"
+
+UNCOUNTED_UNIT = "windows"
+"""Unit of the rate 1 of a job whose progress was not counted: it has relative speeds alone."""
+
 FLAGS: dict[str, str] = {
     "noisy-rate": "standard error of a rate above the target when the window's time was up; of a "
     "job with a demand, above what chance makes of its requests",
@@ -280,6 +320,7 @@ FLAGS: dict[str, str] = {
     "counters-missing": "a counter that the models use could not be read",
     CPU_BOUND: "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+    "shared-core": "time-sliced jobs that want more than a CPU core were all kept on one",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
     TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
     TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
@@ -297,6 +338,10 @@ FLAGS: dict[str, str] = {
     SLOW_ALONE: "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
     UNREAD: "a half-precision job at a count of SMs where the check of this GPU model found wrong "
     "results, and its own results were not read",
+    BACKLOG: "a server answered more than arrives, or far later than at half the GPU: it emptied a "
+    "queue from its start or a burst",
+    "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
+    SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
 """Every flag that a point can carry, and its meaning."""
@@ -318,14 +363,47 @@ DOUBTFUL = WRONG | {
     UNCOUNTED,
     FOREIGN_HOST,
     HEAT,
+    BACKLOG,
+    "other-demand",
     "not-settled",
     "counter-mismatch",
     "cpu-steal",
+    "shared-core",
     "failed",
 }
 """Flags of points that failed a cross-check, or are not of what was profiled: they stay in the
 data, and are left out of what is learned or reported unless asked for. The other flags describe the
 job or the size of its error."""
+
+
+def is_catching_up(
+    rate: float,
+    offered_rate: float | None,
+    span_s: float,
+    p50_ms: float | None = None,
+    errors: float = 3.0,
+) -> bool:
+    """Whether a server answers more than arrives: that is no rate, and its p99 no tail.
+
+    By a tenth, since nobody declares a demand better, and by more than chance: so many standard
+    errors of what arrives at random. None of 1,382 bundled windows of servers has that. Where the
+    latency is given, what was answered beyond the demand has waited, too: half of it is the least
+    mean queue. Else it is a burst, or was not declared.
+
+    Args:
+        rate: Requests answered per second, in so many seconds.
+        offered_rate: Requests per second that arrive; None: never.
+        span_s: Seconds.
+        p50_ms: Median of the time to answer; None: not known.
+        errors: Standard errors that are chance.
+    """
+    more = rate - (offered_rate or math.inf)
+    if not offered_rate or more <= offered_rate * max(
+        0.1, errors / math.sqrt(offered_rate * span_s)
+    ):
+        return False
+    return p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2
+
 
 SETTLE_S = 3.0
 """The first seconds together are in no mean: clocks and caches find their level."""

@@ -1,11 +1,12 @@
 """Why a recommendation is what it is, and why jobs are not to share. Pure."""
 
 import functools
+import math
 from collections.abc import Iterator
 
-from advisor.core.gpu import ISOLATING, NINE
+from advisor.core.gpu import ISOLATING, NINE, WHOLE
 from advisor.core.objectives import Interval
-from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE
+from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,
@@ -16,7 +17,7 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, is_served, memory_unknown, risks
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, with_active_idle
+from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, Serving, with_active_idle
 from advisor.predict.sets import ACTIVE_IDLE_OVER_W
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
@@ -170,10 +171,29 @@ def _served(decision: Decision) -> Iterator[str]:
         if profile.serving.is_behind(profile.whole_gpu_rate):
             served = profile.whole_gpu_rate / (profile.serving.offered_rate or 1)
             yield f"{profile.job} serves {percent(served)} of its demand alone on the whole GPU"
+        elif profile.serving.offered_rate is None:
+            yield _undeclared(profile, profile.serving)
         yield _latency(profile, share, part.latency_p99_ms, decision.request)
     if any(map(is_served, decision.profiles)) and p.result.energy_saved < 0:
         more = percent(-p.result.energy_saved, 1)
         yield f"this takes {more} more energy than the same work with a GPU for each job"
+
+
+def _undeclared(profile: Profile, serving: Serving) -> str:
+    """What is known of the demand of a server that declares none.
+
+    Clients that wait for answers are as many at half of the GPU, so by Little's law it answers less
+    there as it answers later; one that falls behind what arrives answers far later than that.
+    """
+    whole, share = profile.whole_gpu_rate, max(WHOLE / 2, float(profile.shares[0]))
+    gain = whole / float(profile.at([share], "rate")["rate"][0])
+    later = (serving.p99_alone_ms(share) or 0.0) / (serving.p99_alone_ms(WHOLE) or math.inf)
+    if gain > 1.1 and later < 1.5 * gain:
+        return f"{profile.job} answers as fast as it can: {whole:.3g} {profile.rate_unit}/s alone"
+    return (
+        f"{whole:.3g} {profile.rate_unit}/s arrived at {profile.job} while it ran alone: not "
+        "declared; to have them served whatever else runs, set `offered_rate` in its job file"
+    )
 
 
 def _latency(profile: Profile, share: float, beside: Interval | None, request: Request) -> str:
@@ -217,6 +237,11 @@ def of_profile(profile: Profile) -> Iterator[str]:
         yield (
             f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated; "
             f"measure them: advisor profile {profile.job}"
+        )
+    if profile.rate_unit == UNCOUNTED_UNIT:
+        yield (
+            f"the progress of {profile.job} was not counted while it was watched: its speeds are "
+            "relative, and a launch of it has no forecast (docs/progress.md)"
         )
     if SLOW_ALONE in profile.flags:
         yield (

@@ -13,10 +13,12 @@ Only `command` is required. `advisor.core.job` has the meaning and the default o
 """
 
 import dataclasses
+import hashlib
 import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -184,6 +186,48 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
     if fault := _progress_fault(progress):
         raise InputError(f"job {name}: {fault[0]}: {fault[1]}")
     return Job(name=name, command=tuple(command), progress=progress)
+
+
+SCRIPTS = (".py", ".sh")
+
+
+def seen_job(
+    command: Sequence[str], workdir: Path | None, progress: ProgressSettings, jobs_dir: Path
+) -> Job:
+    """The job of a process that nobody has named: of a folder the one with the same mark.
+
+    The mark is a hash of the words and of the content of the script, or of the program where it is
+    none of Python. The path up to it, folder, environment and pid make no difference, so that the
+    same script is the same job wherever it lies.
+    """
+    place, mark = _mark(command, workdir)
+    for job in sound_jobs(jobs_dir)[0]:
+        if _mark(job.command, job.workdir)[1] == mark:
+            return job
+    program = re.sub(r"\.(py|sh)$", "", Path(command[place]).name.lower())
+    stem = re.sub(r"[^a-z0-9._-]", "-", program[:40]).strip("-_.")
+    name = f"{stem or 'job'}-{mark[:8]}"
+    return Job(name=name, command=tuple(command), workdir=workdir, progress=progress)
+
+
+def _mark(command: Sequence[str], workdir: Path | None) -> tuple[int, str]:
+    """Place of the script, module or program in a command, and the hash that tells jobs apart."""
+    scripts = [n for n, word in enumerate(command) if word.endswith(SCRIPTS)]
+    programs = [n for n, w in enumerate(command) if not w.startswith("-") and not _is_python(w)]
+    place = next(iter((*scripts, *programs)), 0)
+    parts = [Path(word).name for word in command[: place + 1]]
+    if _is_python(command[0]):
+        parts[0] = "python"
+    parts += command[place + 1 :]
+    with suppress(OSError):
+        if scripts or place == 0:
+            content = ((workdir or Path()) / command[place]).read_bytes()
+            parts.append(hashlib.sha256(content).hexdigest())
+    return place, hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()
+
+
+def _is_python(word: str) -> bool:
+    return Path(word).name.startswith("python")
 
 
 def save_job(job: Job, path: Path) -> None:

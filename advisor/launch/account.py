@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from advisor.core.gpu import ADVISED_JOBS
-from advisor.core.records import SETTLE_S, UNCOUNTED, UNWATCHED, ObservedPart
+from advisor.core.records import (
+    BACKLOG,
+    SETTLE_S,
+    UNCOUNTED,
+    UNWATCHED,
+    ObservedPart,
+    is_catching_up,
+)
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
@@ -33,14 +40,14 @@ class Trial:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """What they must keep and did not."""
+        """What they must keep and do not."""
         found = list[str]()
         for part, speed, p99_ms in zip(self.pair.parts, self.speeds, self.p99_ms, strict=True):
             name, least, most_ms = part.job.name, part.min_speed or 0.0, part.max_p99_ms
             if speed is not None and speed < least:
-                found.append(f"{name} kept {speed:.2f} of its speed, below {least:.2f}")
+                found.append(f"{name} at {speed:.2f} of its speed, below {least:.2f}")
             if p99_ms is not None and p99_ms > (most_ms or math.inf):
-                found.append(f"{name} had a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
+                found.append(f"{name} with a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
         return tuple(found)
 
     @property
@@ -311,8 +318,12 @@ def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
+_CATCH_UP_S = 120.0
+"""So long no mean begins while a server still starts or empties a queue, s; then it is flagged."""
+
+
 class Stretch:
-    """What they did; means leave out the first seconds.
+    """What they did; means leave out the first seconds, and those in which a server catches up.
 
     Attributes:
         numbers: Which jobs of the launch, counted from 0.
@@ -321,6 +332,7 @@ class Stretch:
         overlap_s: How long it has lasted.
         ended: Jobs that exited on their own by the end of the interval.
         flags: What was wrong in it, of `advisor.core.records`, as far as that was seen meanwhile.
+        catching_up: Which servers start or empty a queue now.
     """
 
     def __init__(
@@ -336,8 +348,9 @@ class Stretch:
         self.ended: tuple[int, ...] = ()
         self.flags = set[str]()
         self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
-        self._begun_s, self._first, self._last = now_s, metered, metered
-        self._joules = RateMeter()
+        self._begun_s = self._settles_s = now_s
+        self._first, self._last = metered, metered
+        self._joules, self.catching_up = RateMeter(), tuple[int, ...]()
 
     @property
     def energy_j(self) -> float | None:
@@ -355,9 +368,19 @@ class Stretch:
         unread = [pace for pace in self._paces.values() if pace.job.unread]
         if unread:
             self.flags.add(UNCOUNTED)
+        behind = tuple(
+            n for n, pace in self._paces.items() if pace.catches_up(again=n in self.catching_up)
+        )
+        self.catching_up = behind if now.at_s - self._begun_s < _CATCH_UP_S else ()
+        if self.catching_up:
+            self._settles_s, self._joules = now.at_s, RateMeter()
+            for pace in self._paces.values():
+                pace.begin()
         # The look that finds a job at its end is in no mean: it ended at some time before.
-        if now.at_s - self._begun_s < SETTLE_S or self.ended or unread:
+        if now.at_s - self._settles_s < SETTLE_S or self.ended or unread:
             return
+        if behind:
+            self.flags.add(BACKLOG)
         for pace in self._paces.values():
             pace.note(now)
         if metered is not None:
@@ -382,8 +405,28 @@ class Stretch:
 
 class _Pace:
     def __init__(self, job: JobMonitor) -> None:
-        self.job, self.steps = job, RateMeter()
+        self.job, self._first_steps = job, job.steps
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was noted."""
+        self.steps = RateMeter()
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    def catches_up(self, *, again: bool) -> bool:
+        """Whether a server has not answered yet, or answers more than arrives.
+
+        `again` is whether it did so before: then its rate has to come down to the demand.
+        """
+        offered_rate = self.job.demand or self.job.job.job.offered_rate
+        if offered_rate is None or self.job.over:
+            return False
+        rates = [(self.job.rate(), RECENT_S), (self.steps.rate(), self.steps.span_s)]
+        return self.job.steps == self._first_steps or any(
+            is_catching_up(rate, offered_rate, span_s, errors=1.0 if again else 4.0)
+            for rate, span_s in rates
+            if rate
+        )
 
     def note(self, now: Moment) -> None:
         self.steps.add(now, self.job.steps)

@@ -39,6 +39,11 @@ RECENT_S = 5.0
 STALLED_S = 120.0
 """A job without progress for so long is shown as stalled, s."""
 
+_DEMAND_S, _DEMAND_OFF, _DEMAND_TIMES, _LATE = 60.0, 0.2, 3, 1.5
+"""The demand has changed where the mean of so many seconds is off by so much, and by more than
+chance, so many times in a row. A median latency of so many times the least of a minute so far is of
+a server that is starved: that it answers less says nothing of what arrives."""
+
 _RETRY = 9.0
 """A reading that failed is tried again after so many times as long as it took: a slow pattern may
 not take all the time of the supervisor."""
@@ -107,6 +112,7 @@ class JobMonitor:
         lost: Why its limit is not proven any more, and until when it was; None: it is.
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
         uncounted: Why its progress cannot be read now; None: it can.
+        demand: Requests per second that arrive, where that has changed; None: as declared.
     """
 
     def __init__(
@@ -123,6 +129,9 @@ class JobMonitor:
         self.tail: P99Watch | None = None
         self.too_fast = False
         self.lost: str | None = None
+        self.demand: float | None = None
+        self._minute, self._answered = RateMeter(), tuple[int, ...]()
+        self._times_off, self._usual_ms = 0, math.inf
         self._proof: Proof = proof or job.proof()
         self.job, self.part, self._reference = job, part, read_first(part.reported)
         # For the last count.
@@ -234,7 +243,29 @@ class JobMonitor:
 
     def relative_speed(self) -> float | None:
         """`rate` over its rate alone on the whole GPU."""
-        return relative(self.rate(), self.part.solo_rate)
+        return relative(self.rate(), self.demand or self.part.solo_rate)
+
+    def demand_changed(self, now: Moment) -> bool:
+        """Whether it is known from now on that another `demand` arrives; asked at each look."""
+        expected = self.demand or self.job.job.offered_rate
+        if expected is None or self.over or self.uncounted:
+            return False
+        self._minute.add(now, self.steps)
+        if self._minute.span_s < _DEMAND_S:
+            return False
+        rate, self._minute, before = self._minute.rate(), RateMeter(), self._answered
+        with suppress(OSError):
+            self._answered = self.job.latencies()
+        p50_ms = percentile_ms(before, self._answered, 50) or math.inf
+        self._usual_ms = min(self._usual_ms, p50_ms)
+        most = expected if p50_ms > _LATE * self._usual_ms or p50_ms == math.inf else 0.0
+        chance = max(_DEMAND_OFF * expected, 3 * math.sqrt(expected / _DEMAND_S))
+        is_off = rate is not None and rate > most and abs(rate - expected) > chance
+        self._times_off = self._times_off + 1 if is_off else 0
+        if self._times_off < _DEMAND_TIMES:
+            return False
+        self.demand, self._times_off = rate, 0
+        return True
 
     def status(self) -> JobStatus:
         """As everybody reads it."""
@@ -257,6 +288,7 @@ class JobMonitor:
             relative_speed=self.relative_speed(),
             latency_p99_ms=self.tail and self.tail.p99_ms,
             max_p99_ms=self.tail and self.tail.promised_ms,
+            demand=self.demand,
             results=self.results,
             predicted_rate=self.expected,
             unread=self.unread,

@@ -17,12 +17,16 @@ from advisor.core.job import verdict_flags
 from advisor.core.records import (
     FOREIGN_HOST,
     JUDGE_S,
+    KEPT_S,
     LIMIT_BROKEN,
     TOO_FAST,
     TOO_SLOW,
     Observation,
     ObservedPart,
+    Record,
+    SoloPoint,
     is_far,
+    seen_point,
     with_job_energy,
 )
 from advisor.errors import AdvisorError
@@ -348,7 +352,7 @@ class Keeper:
         monitor: SetMonitor,
         gpu: Gpu,
         started_at: str,
-        remember: Callable[[Observation], None],
+        remember: Callable[[Record], None],
         warn: Callable[[str], None],
     ) -> None:
         self._folder, self._monitor, self._gpu = folder, monitor, gpu
@@ -356,6 +360,7 @@ class Keeper:
         self._running = monitor.running_numbers()
         self._drafted_s = time.monotonic()
         self._kept: list[Observation] = []
+        self._alone: dict[str, Any] | None = None
 
     def look(self) -> None:
         """Write what is due: at each end or join, and every few seconds."""
@@ -364,6 +369,8 @@ class Keeper:
         if not changed and now_s - self._drafted_s < DRAFT_S:
             return
         self._running, self._drafted_s = running, now_s
+        with suppress(AdvisorError):
+            self._alone = self._monitor.of_only_job() or self._alone
         # Read only where the supervisor is killed, and the jobs with it.
         failed = any(one.code for one in self._monitor.jobs)
         found = self._observe("failed" if failed else "stopped")
@@ -392,12 +399,34 @@ class Keeper:
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
         # Only now: while jobs run, who watches them waits for no database.
-        for one in (*self._kept, *found):
+        for one in (*self._kept, *found, *self._seen_alone()):
             try:
                 beating(partial(self._remember, one))
             except (AdvisorError, OSError) as error:
                 # It is in the folder, from where it can be brought in.
                 self._warn(f"the observation is not in the store: {error}")
+
+    def _seen_alone(self) -> Iterator[SoloPoint]:
+        """The point of the only job, where it ran for long enough and nothing speaks against it."""
+        monitor, stretch = self._monitor, self._monitor.account.first
+        (rate, *_), power_w, seen_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
+        is_sound = not (len(monitor.jobs) > 1 or stretch.flags or monitor.is_void)
+        if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
+            part = monitor.pair.parts[0]
+            yield seen_point(
+                part.job,
+                self._gpu,
+                rate=rate,
+                rate_unit=part.job.progress.unit,
+                power_w=power_w,
+                idle_power_w=part.idle_power_w,
+                latency_p50_ms=stretch.latency_ms(0, 50),
+                latency_p99_ms=stretch.latency_ms(0, 99),
+                window_s=seen_s,
+                started_at=stretch.started_at,
+                run=self._folder.launch_id,
+                **self._alone,
+            )
 
     def _observe(self, state: State) -> tuple[Observation, ...]:
         return observe(

@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Never
+from typing import Any, Never, TypeAlias
 
+from advisor.core.gpu import WHOLE
 from advisor.core.job import VERDICT_FLAGS
 from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
-from advisor.core.telemetry import TelemetrySource
+from advisor.core.telemetry import COUNTERS, TelemetrySource, counters_of
 from advisor.core.wording import listed
 from advisor.errors import (
+    AdvisorError,
     JobError,
     LimitBrokenError,
     LimitNotProvenError,
@@ -35,6 +37,10 @@ from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 _ASK_S, _LIMIT_S = 1.0, 15.0
 """How often the driver is asked who computes, and how often each job must be a client itself: one
 that repeats a short command is none in between."""
+
+
+Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], tuple[Forecast, tuple[str, ...]]]
+"""What to expect of jobs that run at these demands, None: as declared, and what would break."""
 
 
 class SetMonitor:
@@ -60,12 +66,13 @@ class SetMonitor:
         now_s: Callable[[], float] | None = None,
         run: RunInBackground = in_thread,
         failed: Mapping[int, JobError] | None = None,
+        renew: Renew | None = None,
     ) -> None:
         self.pair, self._backend, self._spec = pair, backend, spec
         # Of a record its own clock.
         self._now_s = now_s or time.monotonic
         self.mode = backend.mode if pair.split.is_limited else pair.split.sharing
-        self._meter = CardMeter(source)
+        self._meter, self._source = CardMeter(source), source
         drawn, begun = timed(self._meter.read, self._now_s)
         self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
         self.jobs = tuple(map(partial(JobMonitor, now_s=self.begun_s), jobs, pair.parts))
@@ -84,6 +91,10 @@ class SetMonitor:
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
+        self._renew = renew
+        self._renewing: tuple[tuple[int, ...], Future[tuple[Forecast, tuple[str, ...]]]] | None = (
+            None
+        )
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
         self.suspicions: list[_Suspicion] = []
@@ -93,12 +104,31 @@ class SetMonitor:
             self.jobs[n].end("failed", error.code, str(error))
         self._note_ends([one for one in self.jobs if one.over], self.begun_s)
         running = self._running()
+        self._begun_cpu_s = sum(one.job.cpu_s() for one in running)
+        with suppress(AdvisorError):
+            source.start_window()
         open_gates([one.job for one in running], [one.part.solo_rate for one in running])
 
     @property
     def is_void(self) -> bool:
         """Its work is none that was done cheaper: of wrong results, or beyond a broken limit."""
         return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
+
+    def of_only_job(self) -> dict[str, Any] | None:
+        """Columns of a point: what the only job did to the whole GPU; None: it has not all of it.
+
+        Raises:
+            SourceError: the GPU cannot be read.
+        """
+        if self.pair.split.shares != (WHOLE,) or self.jobs[0].over:
+            return None
+        job, read_s = self.jobs[0].job, self._now_s() - self.begun_s
+        counters = counters_of(self._source.read([*COUNTERS]))
+        return {
+            **asdict(counters),
+            "memory_used_mib": self._source.processes_memory_mib(job.pids()),
+            "job_cpu_percent": max(0.0, WHOLE * (job.cpu_s() - self._begun_cpu_s) / read_s),
+        }
 
     @property
     def over(self) -> bool:
@@ -163,6 +193,7 @@ class SetMonitor:
         self._note_libraries(now.at_s)
         self._note_ends([one for one in were if one.over], now.at_s)
         self._look_at_promises(now.at_s)
+        self._look_at_demands(now)
         self._check_backend(now.at_s)
         self._check_clients(now.at_s)
         self._look_for_faults(now.at_s)
@@ -219,20 +250,52 @@ class SetMonitor:
 
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
+        _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
         # What nobody can tell of those that run; once of each.
         unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
         self._alarms += filter(None, unsure)
         broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
         if broken is None or broken.tail is None:
             return
-        why = broken.tail.text(broken.job.job.name)
         self.account.stretches[-1].flags.add(P99_BROKEN)
+        self._answer_broken(broken.tail.text(broken.job.job.name), now_s)
+
+    def _answer_broken(self, why: str, now_s: float) -> None:
+        """A promise is broken: tell it, or end the newest batch job, as the user chose."""
+        running = self._running()
         batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
             _watch_promises(self.jobs, now_s)
             why = f"{batch[-1].job.job.name} was ended: {why}"
         self._alarms.append(why)
+
+    def _look_at_demands(self, now: Moment) -> None:
+        """Renew what is expected where another demand arrives at a server; in the background."""
+        changed = [one for one in self._running() if one.demand_changed(now)]
+        for one in changed:
+            self.account.stretches[-1].flags.add("other-demand")
+            self._alarms.append(
+                f"{one.demand:.3g} {one.job.job.progress.unit}/s arrive at {one.job.job.name}, "
+                f"which declares {one.job.job.offered_rate:g}: what is expected is renewed"
+            )
+        numbers = self.running_numbers()
+        if changed and self._renew and len(numbers) > 1:
+            parts = tuple(self.pair.parts[n] for n in numbers)
+            pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+            demands = [self.jobs[n].demand for n in numbers]
+            self._renewing = numbers, self._run(partial(self._renew, pair, demands))
+        if self._renewing is None or not self._renewing[1].done():
+            return
+        (numbers, renewing), self._renewing = self._renewing, None
+        if (error := renewing.exception()) is not None:
+            self._alarms.append(f"no forecast at another demand: {error}")
+        elif numbers == self.running_numbers():
+            forecast, broken = renewing.result()
+            self._expect(forecast)
+            if broken:
+                why = f"by the forecast at that demand: {', '.join(broken)}"
+                self._answer_broken(why, now.at_s)
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""

@@ -416,6 +416,7 @@ class JobStatus:
         mean_p99_ms: Of the requests in that time; None where it tells none.
         latency_p99_ms: Of the last window of requests of a job that has promised some.
         max_p99_ms: What it has promised.
+        demand: Requests per second that arrive, where for minutes these were others than expected.
         results: What its own results were found to be; None where it reports none, or none that
             can be compared with those on the whole GPU.
         unread: Why its progress or its results cannot be read now; None: they can. Without progress
@@ -449,6 +450,7 @@ class JobStatus:
     mean_p99_ms: float | None = None
     latency_p99_ms: float | None = None
     max_p99_ms: float | None = None
+    demand: float | None = None
     results: Verdict | None = None
     unread: str | None = None
     unread_since: str | None = None

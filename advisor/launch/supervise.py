@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from advisor.core.gpu import Gpu, Sharing
-from advisor.core.records import Observation
+from advisor.core.records import Record
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor.formats.moments import now, to_exact_text
@@ -22,7 +22,7 @@ from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
-from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSpec, LaunchStatus, State, as_alone
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
@@ -44,14 +44,16 @@ class LaunchContext:
         source: Telemetry of the GPU.
         environment: Of jobs, without limits and without secrets.
         open_backend: What enforces the shares of a set; closed with each set.
-        remember: Keeps an observation where others find it; may fail without harm.
+        remember: Keeps what was seen where others find it; may fail without harm.
+        renew: Says what is to be expected at another demand; None: nobody does.
     """
 
     gpu: Gpu
     source: TelemetrySource
     environment: Mapping[str, str]
     open_backend: Callable[[Sharing], Backend]
-    remember: Callable[[Observation], None]
+    remember: Callable[[Record], None]
+    renew: Renew | None = None
 
 
 _Ending = Literal["finished", "stopped", "asked", "failed"]
@@ -112,7 +114,13 @@ class _SetRun:
             stack.callback(end_jobs, jobs)
             before_s, before_j = self._meter.starts_s, self._meter.starts_j
             monitor = SetMonitor(
-                self._pair, jobs, backend, self._context.source, self._spec, failed=failed
+                self._pair,
+                jobs,
+                backend,
+                self._context.source,
+                self._spec,
+                failed=failed,
+                renew=self._context.renew,
             )
             starting.close()
             joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)

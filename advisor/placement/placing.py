@@ -43,6 +43,7 @@ from advisor.core.objectives import (
     COST,
     DEFAULT_OBJECTIVE,
     FEWEST_CARDS,
+    NORMAL_90,
     Prices,
     Work,
     priced,
@@ -326,10 +327,12 @@ class _ManyAlone:
     Attributes:
         shares: Limit of each kind at each level: safe, and within its profile.
         alone: There; shape (kinds + 1, levels) each.
+        doubt: Of the rates there (`Profile.doubt`).
     """
 
     shares: Floats
     alone: JobsAlone
+    doubt: Floats
     limit_w: float
 
     def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
@@ -343,7 +346,8 @@ class _ManyAlone:
         could = alone.could
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        low = SPEED_ENDS[alone.classes, 0] * could
+        off = np.log(SPEED_ENDS[alone.classes, 0]), NORMAL_90 * self.doubt[sets.T, level]
+        low = could * np.exp(-np.hypot(*off))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
         )
@@ -419,6 +423,9 @@ def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None
     return _ManyAlone(
         shares=_with_empty_seat(shares),
         alone=JobsAlone(**seated),
+        doubt=_with_empty_seat(
+            np.array([p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)])
+        ),
         limit_w=min(limits, default=np.inf),
     )
 

@@ -8,12 +8,12 @@ had, not what it could serve. Fractions are 1 for the whole GPU.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import ONE_WINDOW, SoloPoint
+from advisor.core.records import ONE_WINDOW, UNCOUNTED_UNIT, SoloPoint
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
@@ -24,6 +24,10 @@ COUNTERS = ("sm_active_percent", "dram_active_percent")
 
 ALWAYS_READ = ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
 """What that is estimated from, beside the power: any driver reads it."""
+
+
+IDLE_W = 70.0
+"""Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +87,8 @@ def window_of(profile: Profile) -> SoloWindow:
 
 
 def window_of_point(point: SoloPoint) -> SoloWindow | None:
-    """What a point on the whole GPU shows; None: it lacks the empty card's power, or a limit."""
-    if point.power_w is None or point.idle_power_w is None or not point.power_limit_w:
+    """What a point on the whole GPU shows; None: it lacks its power, or a limit."""
+    if point.power_w is None or not point.power_limit_w:
         return None
     counters = {name: getattr(point, name) for name in COLUMNS}
     return SoloWindow(
@@ -94,10 +98,30 @@ def window_of_point(point: SoloPoint) -> SoloWindow | None:
         power_w=point.power_w,
         power_limit_w=point.power_limit_w,
         clock_part=1.0,
-        idle_power_w=point.idle_power_w,
+        idle_power_w=IDLE_W if point.idle_power_w is None else point.idle_power_w,
         memory_used_mib=point.memory_used_mib,
         counters={name: value for name, value in counters.items() if value is not None},
     )
+
+
+def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
+    """The last of points of a job on one GPU model, at the means of all, weighted by length.
+
+    Rates are of those in the unit of the last that was counted; without any they stay as they are.
+    """
+    counted = [point for point in points if point.rate_unit != UNCOUNTED_UNIT] or points
+    newest, means = points[-1], dict[str, float]()
+    for name in (*COLUMNS, "idle_power_w"):
+        same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
+        known = [
+            (value, point.window_s or 1.0)
+            for point in (same if name == "rate" else points)
+            if (value := getattr(point, name)) is not None
+        ]
+        if known:
+            means[name] = sum(value * of_s for value, of_s in known) / sum(s for _, s in known)
+    memory_mib = max((point.memory_used_mib or 0.0 for point in points), default=0.0) or None
+    return replace(newest, rate_unit=counted[-1].rate_unit, memory_used_mib=memory_mib, **means)
 
 
 def counter_features(window: SoloWindow) -> Floats:
@@ -166,7 +190,7 @@ def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
     return Profile(
         job=window.job,
         gpu_model=window.gpu_model,
-        rate_unit="windows",
+        rate_unit=UNCOUNTED_UNIT,
         units_total=window.units_total,
         idle_power_w=window.idle_power_w,
         power_limit_w=window.power_limit_w,

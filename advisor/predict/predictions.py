@@ -11,6 +11,7 @@ import numpy as np
 from advisor.core.gpu import Split, without_limits
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
+    NORMAL_90,
     OBJECTIVES,
     Interval,
     Objective,
@@ -225,6 +226,40 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
         for field in fields(Predictions)[2:]
     }
     return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
+
+
+def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
+    """Bounds that also hold what is not known of estimated profiles, whose errors are independent.
+
+    Those of rate and power of one job are not: who is faster draws more, so that work per joule is
+    as unsure as the work alone.
+    """
+    if all(profile.doubt is None for profile in profiles):
+        return found
+    shares = np.array([split.shares for split in found.splits]).T
+    own = [*zip(profiles, shares, strict=True)]
+    rates, powers = np.moveaxis(np.array([p.doubt_at(of) for p, of in own]), 1, 0)
+    alone_w = np.array([p.at(of, "power_w")["power_w"] for p, of in own])
+    watts = np.sqrt(((powers * alone_w) ** 2).sum(axis=0)) / found.power_w[0]
+    speeds = _wider(found.speeds, rates)
+    for job, profile in enumerate(profiles):
+        speeds[:, job] = possible_speeds(profile, speeds[:, job])
+    work = found.speeds[0] * np.array(found.solo)[:, 1:]
+    of_work = np.sqrt(((rates * work) ** 2).sum(axis=0)) / work.sum(axis=0)
+    factors = np.array([np.ones(len(found.splits)), *found.efficiency_factors])
+    return replace(
+        found,
+        speeds=speeds,
+        power_w=_wider(found.power_w, watts),
+        efficiency_factors=_wider(factors, of_work)[1:],
+    )
+
+
+def _wider(bounds: Floats, doubt: Floats) -> Floats:
+    """Values with low and high ends, moved out by a standard deviation of logarithms."""
+    value, low, high = np.log(np.maximum(bounds, 1e-9))
+    off = NORMAL_90 * doubt
+    return np.exp([value, value - np.hypot(value - low, off), value + np.hypot(high - value, off)])
 
 
 def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:

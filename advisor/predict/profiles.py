@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.objectives import Interval
-from advisor.core.records import CPU_BOUND, DOUBTFUL, SoloPoint
+from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
@@ -86,12 +86,10 @@ class Serving:
         """What its rates beside others are divided by: what arrives, where all of that was served.
 
         What arrived in one window differs from that by chance, and the other rates would have that
-        difference in them.
+        difference in them. What was answered beyond it had waited in a queue.
         """
         offered = self.offered_rate
-        if offered is None or abs(measured / offered - 1) > self.tolerance:
-            return measured
-        return offered
+        return measured if offered is None or self.is_behind(measured) else offered
 
     def is_behind(self, whole_gpu_rate: float) -> bool:
         """Whether even the whole GPU serves less than what arrives."""
@@ -116,11 +114,13 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
     latencies: dict[float, list[float]] = {}
-    for point in points:
+    for point in [point for point in points if BACKLOG not in point.flags] or points:
         if point.latency_p99_ms is not None:
             latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
     if not (offered or latencies):
         return None
+    if latencies:  # more SMs answer no later, where the window of the whole GPU had a backlog
+        latencies.setdefault(WHOLE, latencies[max(latencies)])
     noises = [p.rate_stderr / p.rate for p in points if p.rate_stderr is not None and p.rate > 0]
     return Serving(
         offered_rate=offered[-1] if offered else None,
@@ -187,6 +187,8 @@ class Profile:
         gpu_uuids: Cards that its points are of.
         in_bursts: Whether it has the whole GPU for a while, and then pauses.
         kernels: Its kernels on the whole GPU; None: not known.
+        doubt: Standard deviations of the logarithms of rate and power over the shares, shape
+            (2, shares), where they were estimated; None: they were measured.
     """
 
     job: str
@@ -208,6 +210,12 @@ class Profile:
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
     kernels: Kernels | None = None
+    doubt: Floats | None = None
+
+    def doubt_at(self, shares: Floats) -> Floats:
+        """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
+        known = np.zeros((2, len(self.shares))) if self.doubt is None else self.doubt
+        return np.array([np.interp(shares, self.shares, of) for of in known])
 
     def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
         """Columns at these shares, all that are not named, linear between the measured ones; (n,).
@@ -280,6 +288,9 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         name: np.array([_middle([getattr(p, name) for p in points]) for points in by_share])
         for name in COLUMNS
     }
+    if all(BACKLOG in point.flags for point in by_share[-1]):
+        # What arrives was seen without a queue at the other shares.
+        values["rate"][-1] = min(values["rate"][-1], max(values["rate"][:-1]))
     in_bursts = [computes_in_bursts(point) for point in by_share[-1]]
     newest = max(usable, key=lambda point: point.started_at)
     return Profile(
@@ -373,6 +384,32 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     is_short = rates < (1 - serving.tolerance) * serving.offered_rate
     could = np.maximum(rates, asked * np.fmax(per_share[below], _per_active_percent(profile)))
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
+
+
+def with_demand(profile: Profile, rate: float) -> Profile:
+    """The server where so many requests per second arrive.
+
+    It answers no more than it can, as far as that was seen. What it draws and keeps busy above
+    (active) idle goes with its rate, which holds where a batch is not fuller than before. Less
+    demand has no longer tail; that of more is not known.
+    """
+    if profile.serving is None or profile.serving.offered_rate is None:
+        return profile
+    could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
+    rates = np.minimum(could, rate)
+    part = rates / profile.values["rate"]
+    idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
+    values = {
+        name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
+        for name, column in profile.values.items()
+        if name != "sm_clock_mhz"
+    }
+    power_w = idle_w + (profile.values["power_w"] - idle_w) * part
+    values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
+    serving = replace(profile.serving, offered_rate=rate)
+    if rate > (1 + serving.tolerance) * profile.serving.offered_rate:
+        serving = replace(serving, latency_p99_ms=())
+    return replace(profile, values={**profile.values, **values}, serving=serving)
 
 
 def _per_active_percent(profile: Profile) -> float:

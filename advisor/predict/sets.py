@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, WHOLE, Split
 from advisor.core.objectives import Interval
-from advisor.core.records import CPU_BOUND, FILLS_PERCENT
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,
@@ -30,6 +30,7 @@ from advisor.predict.predictions import (
     possible_speeds,
     predict_exclusive,
     solo_of,
+    with_doubt,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
 
@@ -47,10 +48,12 @@ class RoundRobin:
             cores say how many there are.
         gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
             SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
+        batches: Of a server, SM activity alone over that which full batches would need.
     """
 
     launch_s: float
     gaps: float
+    batches: float
 
     def kernels(
         self,
@@ -79,8 +82,7 @@ class RoundRobin:
         if counted:
             made = counted.per_unit * rate
         elif serves:
-            # Alone it answers in batches that are far from full.
-            made = active / (2 * held_s)
+            made = active / (self.batches * held_s)
         else:
             made = min(cores, 1.0) / self.launch_s * rate / whole_rate
         made = np.maximum(made, 1e-3)
@@ -176,34 +178,25 @@ def _most_beside(values: Floats) -> Floats:
     return np.asarray(np.where(values == first, second, first), dtype=np.float64)
 
 
-def turns(jobs: "JobsAlone", kept: float | Floats, change_s: float | Floats) -> Floats:
+def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """What each could do of its speed where the driver gives them equal turns.
 
-    None gets longer than it wants, and what those leave is dealt to the others: a job that waits
-    for its host wants the time that its kernels hold, one that does not wants all, a server what
-    its SMs are active. A job that waits ends its turn in each gap, so for each of its kernels it
-    waits for a change of turns to every other job, or for as many as that has kernels (`dealt`);
-    where neither kernels nor cores were read, gaps are not known, and cost nothing.
-    A server needs the time of full batches only, and it and a job that computes in bursts come
-    too seldom to end turns.
+    None gets longer than it wants, and what those leave is dealt to the others. A job with gaps
+    goes on queueing kernels while it waits, so its turn has fewer of them, and a server answers in
+    fuller batches: they want the time that their kernels hold and half of their gaps between these,
+    a server as far as its SMs are active. Any other job wants all.
 
     Args:
         jobs: Alone.
-        kept: Part of its speed that a job keeps beside others, if it is no server.
-        change_s: Time that a change of turns takes.
+        kept: Part of its speed that a job keeps beside others.
     """
-    held = jobs.made * jobs.hold_s
-    is_there, seldom = jobs.share > 0, np.maximum(jobs.served, jobs.in_bursts) > 0
-    waits = jobs.made * jobs.own_s < 1 - 1e-6
-    wanted = np.where(jobs.served, jobs.sm, np.where(waits, held, 1.0)) * is_there
-    level = _level(wanted, 1.0)
-    lost_s = np.zeros_like(jobs.made) + change_s
-    made = np.maximum(jobs.made, 1e-12) + 0 * lost_s
-    changing = dealt(np.where(seldom, 0.0, made), 1 / made, lost_s) / made
-    part = np.minimum(1.0, level / np.maximum(wanted, 1e-9))
-    part = np.where(waits & ~seldom & (jobs.guessed < UNREAD), np.minimum(part, changing), part)
-    part *= np.where(np.count_nonzero(is_there, axis=0) > 1, kept, 1.0)
-    return np.where(jobs.served, level / np.maximum(held, 1e-9), part)
+    runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.own_s)
+    wanted = np.where(runs < 1 - 1e-6, (runs + jobs.made * jobs.hold_s) / 2, 1.0)
+    wanted *= jobs.share > 0
+    part = _level(wanted, 1.0) / np.maximum(wanted, 1e-9)
+    part = np.where(jobs.served, part, np.minimum(1.0, part))
+    beside: Floats = np.where(np.count_nonzero(jobs.share, axis=0) > 1, kept, 1.0)
+    return part * beside
 
 
 def _level(wanted: Floats, supply: float) -> Floats:
@@ -229,13 +222,13 @@ def power_w(
     """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
 
     Each adds what it drew over the active idle power of the card that it was measured on, shape
-    (jobs, 1) or (jobs, ways). Side by side less the part `saved`, and at least what the hungriest
+    (jobs, 1) or (jobs, ways), less the part `saved`. Side by side it is at least what the hungriest
     draws alone: it waits only while others compute. A job that draws nothing is an empty seat.
     """
-    own = kept * np.maximum(0.0, alone_w - active_idle_w)
-    idle_w = active_idle_w.sum(axis=0) / (alone_w > 0).sum(axis=0)
-    beside: Floats = np.maximum(idle_w + (own * (1 - saved)).sum(axis=0), alone_w.max(axis=0))
-    return np.minimum(limit_w, np.where(in_turns, idle_w + own.sum(axis=0), beside))
+    own = kept * np.maximum(0.0, alone_w - active_idle_w) * (1 - saved)
+    together_w = active_idle_w.sum(axis=0) / (alone_w > 0).sum(axis=0) + own.sum(axis=0)
+    beside: Floats = np.maximum(together_w, alone_w.max(axis=0))
+    return np.minimum(limit_w, np.where(in_turns, together_w, beside))
 
 
 SetClass: TypeAlias = Literal[
@@ -258,9 +251,7 @@ SLICED = CLASSES.index("time-sliced")
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
-ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5)
-
-UNREAD = 2.0
+ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5)
 
 UNREAD_CORES = (1.0, 0.4)
 """CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
@@ -268,8 +259,8 @@ the GPU; medians of the bundled jobs that are no servers."""
 
 TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0)
 
-TURNS_KEPT, CHANGE_S = 0.84, 58e-6
-"""Of `turns`."""
+TURNS_KEPT, TURN_MS = 0.92, 3.0
+"""Of `turns` and `JobsAlone.later`."""
 
 FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
@@ -282,12 +273,12 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.46, 1.29),
         "own SMs, one fills": (0.54, 1.11),
-        "none fills": (0.68, 1.33),
-        "fills": (0.81, 1.2),
-        "beside one that fills": (0.61, 1.53),
-        "fills, guessed": (0.71, 1.53),
-        "beside one that fills, guessed": (0.33, 2.19),
-        "time-sliced": (0.56, 1.83),
+        "none fills": (0.7, 1.39),
+        "fills": (0.75, 1.2),
+        "beside one that fills": (0.6, 1.69),
+        "fills, guessed": (0.72, 1.61),
+        "beside one that fills, guessed": (0.3, 2.46),
+        "time-sliced": (0.74, 1.21),
     }
 )
 """Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
@@ -297,12 +288,12 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.83, 1.15),
         "own SMs, one fills": (0.92, 1.09),
-        "none fills": (0.91, 1.21),
+        "none fills": (0.9, 1.19),
         "fills": (0.83, 1.03),
-        "beside one that fills": (0.89, 1.09),
-        "fills, guessed": (0.83, 1.04),
-        "beside one that fills, guessed": (0.87, 1.09),
-        "time-sliced": (0.85, 1.17),
+        "beside one that fills": (0.88, 1.17),
+        "fills, guessed": (0.78, 1.04),
+        "beside one that fills, guessed": (0.85, 1.17),
+        "time-sliced": (0.8, 1.26),
     }
 )
 """The same of the watts of a set, by the last class in their order of any of its jobs."""
@@ -311,12 +302,12 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.74, 1.15),
         "own SMs, one fills": (0.84, 1.06),
-        "none fills": (0.81, 1.13),
+        "none fills": (0.82, 1.13),
         "fills": (0.95, 1.15),
-        "beside one that fills": (0.84, 1.07),
+        "beside one that fills": (0.83, 1.09),
         "fills, guessed": (0.95, 1.2),
-        "beside one that fills, guessed": (0.78, 1.07),
-        "time-sliced": (0.81, 1.76),
+        "beside one that fills, guessed": (0.84, 1.11),
+        "time-sliced": (0.86, 1.15),
     }
 )
 """The same of the energy of the work on a card each, for each 1 together."""
@@ -325,17 +316,16 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
         "own SMs": Interval(1.0, 0.61, 1.36),
         "own SMs, one fills": Interval(1.0, 0.37, 2.5),
-        "none fills": Interval(1.0, 0.51, 2.45),
+        "none fills": Interval(1.0, 0.51, 2.34),
         "fills": Interval(1.0, 0.51, 2.07),
         "beside one that fills": Interval(1.0, 0.27, 2.37),
-        "fills, guessed": Interval(1.0, 0.58, 3.1),
-        "beside one that fills, guessed": Interval(1.0, 0.26, 2.77),
-        "time-sliced": Interval(7.04, 2.82, 10.4),
+        "fills, guessed": Interval(1.0, 0.55, 2.07),
+        "beside one that fills, guessed": Interval(1.0, 0.28, 2.79),
+        "time-sliced": Interval(0.94, 0.74, 3.08),
     }
 )
-"""p99 for each 1 that `TAILS` says, of servers that it was not fitted to and where their demand is
-said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py); time-sliced for each 1
-alone."""
+"""p99 for each 1 that is said, of servers that `TAILS` was not fitted to and where their demand is
+said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py)."""
 
 
 def fills(profile: Profile) -> bool:
@@ -464,9 +454,9 @@ class SetPredictor:
         for job, profile in enumerate(profiles):
             bounds[:, job] = possible_speeds(profile, bounds[:, job])
         alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
-        longer = np.where(in_turns | apart, 1.0, TAILS.longer(alone))
+        longer = np.where(in_turns, alone.later(), TAILS.longer(alone))
         of_class = np.where(apart, 1.0, np.moveaxis(P99_ENDS[classes], -1, 0))
-        tails_ms = of_class * (longer * alone_ms)
+        tails_ms = of_class * (np.where(apart, 1.0, longer) * alone_ms)
         limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
         kept, worst = alone.kept(speeds), classes.max(axis=0)
         watts = power_w(
@@ -518,7 +508,9 @@ class AnyWay:
         both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
         found = joined(splits, *parts)
-        return replace(found, latencies_p99_ms=parts[0].latencies_p99_ms) if serves else found
+        if serves:
+            found = replace(found, latencies_p99_ms=parts[0].latencies_p99_ms)
+        return with_doubt(found, profiles)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -537,7 +529,7 @@ class JobsAlone:
         made: Kernels a second.
         own_s: Time that one takes.
         hold_s: That it keeps others off.
-        guessed: 1 where kernels are not known, `UNREAD` where CPU cores are not, either.
+        guessed: 1 where kernels are not known.
     """
 
     share: Floats
@@ -588,7 +580,16 @@ class JobsAlone:
     @property
     def in_turns(self) -> Floats:
         """As `could`, where the driver gives them equal turns."""
-        return np.minimum(self.reach, self.rate * turns(self, TURNS_KEPT, CHANGE_S))
+        return np.minimum(self.reach, self.rate * turns(self, TURNS_KEPT))
+
+    def later(self, turn_ms: float = TURN_MS) -> Floats:
+        """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
+
+        A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
+        """
+        count = np.count_nonzero(self.share, axis=0)
+        longer: Floats = count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
+        return longer
 
     def saved(self, fuller: float | Floats = FULLER) -> Floats:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""
@@ -619,9 +620,10 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     ones, serving = np.ones(len(shares)), profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
-    waits = CPU_BOUND in profile.flags or profile.in_bursts
-    if are_unread := math.isnan(cores):
-        waits, cores = waits or not is_filling, UNREAD_CORES[is_filling]
+    # One window does not tell whether a job waits for its host: it is taken to.
+    waits = bool({CPU_BOUND, ONE_WINDOW} & {*profile.flags}) or profile.in_bursts
+    if math.isnan(cores):
+        waits, cores = True, UNREAD_CORES[is_filling]
     serves = kind_of(profile) == "server"
     kernels = ROUND_ROBIN.kernels(
         profile.kernels,
@@ -645,7 +647,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             profile.in_bursts * ones,
             [math.inf if ms is None else ms for ms in alone_ms],
             *kernels,
-            (profile.kernels is None) * (UNREAD if are_unread else 1.0) * ones,
+            (profile.kernels is None) * ones,
         ]
     )
 

@@ -15,6 +15,7 @@ did.
 Who may write can send a window again that somebody else measured, under a name of his own.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,11 +25,13 @@ from typing import TypeVar
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import (
+    BACKLOG,
     COUNTER_BOUND,
     CPU_BOUND,
     DEGENERATE,
     DOUBTFUL,
     RESULTS_ONLY,
+    SEEN,
     SLOW_ALONE,
     UNREAD,
     WRONG,
@@ -38,6 +41,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     grouped,
+    is_catching_up,
 )
 from advisor.formats.moments import is_utc
 
@@ -78,12 +82,13 @@ LEAST_ACTIVE_PERCENT = 1.0
 
 
 def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points, in their order, flagged `degenerate-data` or `slow-alone` by their sweep.
+    """The points, in their order, flagged by their sweep: degenerate, slow alone, a backlog.
 
     A sweep is judged by those of its points that are here.
     """
     # One after the other: a share that leaves work out may be the faster one.
-    return _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
+    points = _judged(_judged(points, _is_degenerate, DEGENERATE), _is_slow_alone, SLOW_ALONE)
+    return _judged(points, _has_backlog, BACKLOG)
 
 
 def _judged(
@@ -126,18 +131,35 @@ def with_flags(records: Iterable[Record]) -> list[Record]:
     return [flagged.get(record.point_id, record) for record in known]
 
 
-def _is_degenerate(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
-    """Whether a job took much less energy for its work than at a larger share of the sweep."""
-    own_j, expected_j = energy_above_idle_j(point), expected_energy_j(point, sweep)
-    if own_j is None or expected_j is None or point.results == "right":
-        return False
-    missing_w = (expected_j - own_j) * point.rate
-    return own_j < (1 - LARGEST_DROP) * expected_j and missing_w > COUNTER_BOUND * (
-        point.power_w or 0
+def _is_degenerate(point: SoloPoint, sweep: Sequence[SoloPoint]) -> bool:
+    """Whether a job took much less energy for its work than at a larger share of the sweep.
+
+    A job that waits for its host draws active idle power meanwhile, so a host that is faster for
+    one window lowers its energy above idle. Where active idle power is known, the energy above that
+    has to be too low as well, and a difference within two standard errors is none.
+    """
+    return point.results != "right" and all(
+        _lacks_energy(point, sweep, idle)
+        for idle in ("idle_power_w", "active_idle_power_w")
+        if idle == "idle_power_w" or getattr(point, idle) is not None
     )
 
 
-def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | None:
+def _lacks_energy(point: SoloPoint, sweep: Iterable[SoloPoint], idle: str) -> bool:
+    own, expected = energy_above_j(point, idle), expected_energy_j(point, sweep, idle)
+    if own is None or expected is None:
+        return False
+    missing_j = expected[0] - own[0]
+    return missing_j > max(
+        LARGEST_DROP * expected[0],
+        COUNTER_BOUND * (point.power_w or 0) / point.rate,
+        2 * math.hypot(own[1], expected[1]),
+    )
+
+
+def expected_energy_j(
+    point: SoloPoint, sweep: Iterable[SoloPoint], idle: str = "idle_power_w"
+) -> tuple[float, float] | None:
     """What a unit of work should take at least: the most that it took at a larger share.
 
     Of larger shares at which the job was bound by the CPU, the second most: a busy host makes such
@@ -145,7 +167,7 @@ def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | N
     repeat?"). One of them alone is no measure.
 
     Returns:
-        Joules above idle; None where no point of the sweep can be compared.
+        As `energy_above_j`; None where no point of the sweep can be compared.
     """
     # A set: references may have points of the sweep once more.
     larger = {
@@ -156,16 +178,22 @@ def expected_energy_j(point: SoloPoint, sweep: Iterable[SoloPoint]) -> float | N
         and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
         and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
     }
-    steady = (energy_above_idle_j(other) for other in larger if CPU_BOUND not in other.flags)
-    every = sorted(e for e in map(energy_above_idle_j, larger) if e is not None)
+    steady = (energy_above_j(other, idle) for other in larger if CPU_BOUND not in other.flags)
+    every = sorted(e for other in larger if (e := energy_above_j(other, idle)) is not None)
     return max((*every[-2:-1], *(e for e in steady if e is not None)), default=None)
 
 
-def energy_above_idle_j(point: SoloPoint) -> float | None:
-    """Energy above idle per unit of work, J; None where a reading is missing."""
-    if point.power_w is None or point.idle_power_w is None or not point.rate:
+def energy_above_j(point: SoloPoint, idle: str = "idle_power_w") -> tuple[float, float] | None:
+    """Energy of a unit of work above a column of idle power, and its standard error, J.
+
+    None where a reading is missing.
+    """
+    idle_w: float | None = getattr(point, idle)
+    if point.power_w is None or idle_w is None or not point.rate:
         return None
-    return (point.power_w - point.idle_power_w) / point.rate
+    energy_j = (point.power_w - idle_w) / point.rate
+    stderrs_w = point.power_stderr_w or 0.0, energy_j * (point.rate_stderr or 0.0)
+    return energy_j, math.hypot(*stderrs_w) / point.rate
 
 
 def _same_arithmetic(one: SoloPoint, other: SoloPoint, pipe: str) -> bool:
@@ -205,8 +233,24 @@ def _is_slow_alone(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     return max(trusted, default=0.0) > FASTEST * point.rate
 
 
-NO_PROFILE = WRONG | {RESULTS_ONLY}
-"""Flags of points that are in no profile."""
+_LARGEST_TAIL = 1.5
+"""p99 on the whole GPU over that at half: 0.02 to 1.0 in the 22 bundled sweeps of servers."""
+
+
+def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
+    """Whether a queue was emptied: more SMs neither make requests nor answer any of them later."""
+    tails_ms = [
+        (abs(other.share_percent - WHOLE / 2), other.latency_p99_ms)
+        for other in sweep
+        if other.share_percent < WHOLE and other.latency_p99_ms and DOUBTFUL.isdisjoint(other.flags)
+    ]
+    most_ms = _LARGEST_TAIL * min(tails_ms)[1] if tails_ms else math.inf
+    is_late = point.share_percent == WHOLE and (point.latency_p99_ms or 0.0) > most_ms
+    return is_late or is_catching_up(point.rate, point.offered_rate, point.window_s)
+
+
+NO_PROFILE = WRONG | {RESULTS_ONLY, SEEN}
+"""Flags of points that are in no profile; what was seen makes an estimate where there is none."""
 
 
 def is_usable(point: SoloPoint) -> bool:

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.core.gpu import Sharing
+from advisor.core.gpu import Gpu, Sharing
 from advisor.core.job import Job
 from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE, Interval
+from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,
@@ -19,10 +20,11 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, floor
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
+from advisor.launch.account import Trial
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, at_rate, with_part
 from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile, kind_of
+from advisor.predict.profiles import Profile, kind_of, with_demand
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
@@ -201,24 +203,71 @@ def _expected(
     """The jobs with their forecast and what is to be said of it, or why there is none."""
     without = with_profiles(pair, profile_set)
     try:
-        predictor = Registry(settings.home / "models").open_champion()
-        driver = launch.card.driver if launch.card else None
-        conditions = read_conditions(
-            settings, predictor, profile_set.profiles, launch.gpu_uuid, driver
-        )
-        filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
-        model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
-        (expected,) = model.predict(profiles, [pair.split])
+        expected, manifest, warnings = _predicted(pair, profile_set, launch.card, settings)
     except (InputError, ModelError, StoreError) as error:
         return without, (f"no forecast: {error}",)
+    if math.isnan(expected.power_w.value):
+        return without, ("no forecast: the idle power of the GPU is not known", *warnings)
+    return replace(without, forecast=_forecast(expected, manifest, profile_set)), warnings
+
+
+def _predicted(
+    pair: LaunchSet, profile_set: ProfileSet, card: Gpu | None, settings: Settings
+) -> tuple[Prediction, Manifest, tuple[str, ...]]:
+    """What the model in use expects of jobs at a split on a card, and what it warns of.
+
+    Raises:
+        InputError: the profiles cannot be used.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    predictor = Registry(settings.home / "models").open_champion()
+    of_card = (card.uuid, card.driver) if card else (None, None)
+    conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
+    filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
+    model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
+    (expected,) = model.predict(profiles, [pair.split])
     warnings = (
         *gpu_warnings(predictor.manifest, profile_set.profiles),
         *assumed,
         *conditions.warnings(profile_set.profiles),
     )
-    if math.isnan(expected.power_w.value):
-        return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    return replace(without, forecast=_forecast(expected, predictor.manifest, profile_set)), warnings
+    return expected, predictor.manifest, warnings
+
+
+def renewed(
+    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
+) -> tuple[Forecast, tuple[str, ...]]:
+    """What is to be expected of jobs that run where other demands arrive, None: as declared.
+
+    And which of their promises that would break, in words.
+
+    Raises:
+        InputError: a job has no profile, or none with a rate alone.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
+    # Under another name: what was measured of the job beside others was at the demand it declares.
+    profiles = tuple(
+        profile
+        if rate is None
+        else replace(with_demand(profile, rate), job=f"{profile.job} at {rate:.4g}/s")
+        for profile, rate in zip(found.profiles, demands, strict=True)
+    )
+    found = replace(found, profiles=profiles)
+    expected, manifest, _ = _predicted(pair, found, gpu, settings)
+    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
+    speeds = [part.speed.value for part in expected.parts]
+    if (forecast := _forecast(expected, manifest, found)) is None:
+        raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
+    for n, (part, rate) in enumerate(zip(pair.parts, demands, strict=True)):
+        if rate is None and part.solo_rate:  # on this host, as known at the launch, with its error
+            factor, spread = part.solo_rate / forecast.jobs[n].solo_rate, 2**0.5 * part.host_spread
+            forecast = (
+                at_rate(replace(pair, forecast=forecast), n, factor, spread).forecast or forecast
+            )
+    return forecast, Trial(pair, speeds, tails_ms, expected.power_w.value).broken
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:
@@ -247,7 +296,10 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     )
 
 
-def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast:
+def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast | None:
+    """None where a rate alone is not known: there is nothing to compare with."""
+    if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
+        return None
     return Forecast(
         model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
@@ -329,15 +381,17 @@ def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> Launc
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
     job, (job_hash, values) = part.job, profile.reported or (None, None)
+    # Progress that nobody counted while it was watched says nothing of what is counted now.
+    is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))
     return replace(
         part,
         job=job,
-        solo_rate=profile.whole_gpu_rate,
+        solo_rate=profile.whole_gpu_rate if is_counted else None,
         # Below the smallest measured share a profile says nothing.
         share_rate=float(profile.at([share_percent])["rate"][0])
-        if share_percent >= profile.shares[0]
+        if is_counted and share_percent >= profile.shares[0]
         else None,
         solo_power_w=profile.whole_gpu_power_w,
         idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from advisor.core.records import DOUBTFUL, Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.kernels import computes_in_bursts
-from advisor.predict.one_window import window_of_point
+from advisor.predict.one_window import mean_window, window_of_point
 from advisor.predict.profiles import (
     IDLE,
     Profile,
@@ -28,10 +29,13 @@ from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window import bundled_head
 
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
+
+MOST_WINDOWS = 20
+"""The newest windows of a job on the whole GPU that an estimate is the mean of."""
 
 _Profiles = Mapping[str, Profile]
 """Profiles of one job by GPU model."""
@@ -105,14 +109,16 @@ def find_profiles(
 
 
 def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
-    """Every profile on a GPU model by name of job, those measured here before the bundled ones.
+    """Every profile on a GPU model by name of job, those measured here first, estimates last.
 
     Raises:
         StoreError: the store cannot be read.
     """
     bundled, stored = bundled_solo_points(), stored_points(settings, [None])
-    found = {**make_profiles(bundled), **make_profiles(undisputed(stored))}
-    return {job: profile for (job, model), profile in found.items() if model == gpu_model}
+    names = {point.job for point in (*bundled, *stored)}
+    own, theirs = (known_profiles(points, names) for points in (stored, bundled))
+    known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
+    return {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
 
 
 def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
@@ -144,11 +150,10 @@ def known_profiles(
     Raises:
         InputError: points that make no profile.
     """
-    wanted = set(names)
-    profiles = make_profiles(undisputed(point for point in points if point.job in wanted))
-    by_job = {
-        name: {model: p for (job, model), p in profiles.items() if job == name} for name in names
-    }
+    by_job = {name: dict[str, Profile]() for name in names}
+    profiles = make_profiles(undisputed(point for point in points if point.job in by_job))
+    for (job, model), profile in profiles.items():
+        by_job[job][model] = profile
     return {
         name: ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
         for name, of_job in by_job.items()
@@ -163,11 +168,10 @@ def or_estimated(
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    sure = undisputed(points)
-    lacking = {
-        name: [p for p in sure if p.job == name and p.gpu_model not in of_job.profiles]
-        for name, of_job in known.items()
-    }
+    lacking = {name: list[SoloPoint]() for name in known}
+    for point in undisputed(points):
+        if point.job in known and point.gpu_model not in known[point.job].profiles:
+            lacking[point.job].append(point)
     return {
         name: of_job.before(ProfilesOfJob(_estimated_profiles(lacking[name])))
         for name, of_job in known.items()
@@ -295,27 +299,32 @@ def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
 
 
 def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
-    """Of one job by GPU model, from its newest window on the whole GPU that nothing speaks against.
+    """Of one job by GPU model, from its windows on the whole GPU that nothing speaks against.
 
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    found: dict[str, Profile] = {}
+    windows: defaultdict[str, list[SoloPoint]] = defaultdict(list)
     for point in sorted(points, key=lambda p: p.started_at):
-        if point.share_percent != WHOLE or not is_usable(point) or DOUBTFUL & set(point.flags):
-            continue
+        if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags):
+            windows[point.gpu_model].append(point)
+    found: dict[str, Profile] = {}
+    for gpu_model, of_model in windows.items():
+        point = mean_window(of_model[-MOST_WINDOWS:])
         if window := window_of_point(point):
-            profile = bundled_one_window().profile(window)
-            found[point.gpu_model] = replace(
+            serving = serving_of(of_model)
+            profile = bundled_head().profile(window, is_server=serving is not None)
+            found[gpu_model] = replace(
                 profile,
                 rate_unit=point.rate_unit,
+                idle_power_w=math.nan if point.idle_power_w is None else point.idle_power_w,
                 active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
                 values={**profile.values, "rate": point.rate * profile.values["rate"]},
                 flags=(*point.flags, *profile.flags),
-                serving=serving_of([point]),
+                serving=serving,
                 in_bursts=computes_in_bursts(point),
-                gpu_uuids=frozenset([point.gpu_uuid]),
-                kernels=probed_kernels([point]),
+                gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
+                kernels=probed_kernels(of_model),
             )
     return found
 

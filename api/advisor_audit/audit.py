@@ -25,23 +25,26 @@ import json
 import math
 import pwd
 import shlex
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
 from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError
 from advisor.files import replace_file
+from advisor.formats.job_file import seen_job
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_ERRORS
@@ -57,6 +60,7 @@ from advisor_audit.packing import (
     SetKey,
     SlotCards,
     Survey,
+    Team,
     Walk,
     Walked,
     Workload,
@@ -66,18 +70,23 @@ from advisor_audit.packing import (
 from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources import POWER, USED, Asked, Owner, Series, write_lines
 from advisor_models.one_window import OneWindowHead
-from advisor_profiling.attached import GpuLook, HostGpus
+from advisor_profiling.attached import (
+    GpuLook,
+    HostGpus,
+    Keep,
+    SeenAlone,
+    family,
+    find_told,
+    read_count,
+    words_of,
+    workdir_of,
+)
 
 WORLDS, DRAWS = 16, 25
 """Worlds, and draws of what sets do in each."""
 
 COMMON = 0.5
 """Of the variance, what all sets of a class share."""
-
-ONE_WINDOW_ENERGY = 0.03
-"""Standard deviation of what one window adds to the error of a set's energy: errors of the energy
-saved grow from 5.3 points to 5.9 without limits and from 4.6 to 6.2 with them
-(docs/measurements/sets.md, From one window on the whole GPU)."""
 
 Packers: TypeAlias = Mapping[str, Packer]
 """By GPU model."""
@@ -339,18 +348,24 @@ class SeenJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextProfile:
-    """A job whose profile would narrow the ranges."""
+class HostSet:
+    """Jobs that could move to one card; its ranges are of 90 %.
 
-    job: str
-    group: str
-    shared_hours: float
-    part_of_doubt: float
+    Attributes:
+        saved_w: For the same work, freed cards off.
+        command: Launches them so; jobs of a cluster are asked for by their names there.
+    """
+
+    jobs: tuple[str, ...]
+    speeds: tuple[float, ...]
+    limits_percent: tuple[float, ...]
+    power_w: float
+    saved_w: Interval
     command: str
 
 
-MOST_JOBS, MOST_SETS, MOST_NEXT = 500, 100, 10
-"""Jobs and sets that are listed, those with the most hours first; profiles that are asked for."""
+MOST_JOBS, MOST_SETS, MOST_PAIRS = 500, 100, 3
+"""Jobs and sets that are listed, those with the most hours first; pairs to begin with."""
 
 HOUR_S = 3600.0
 
@@ -517,38 +532,41 @@ class AuditTotals:
                         found[job] = tail
         return found
 
-    def profile_next(self) -> tuple[NextProfile, ...]:
-        """Jobs that were seen only and make the ranges wide: those whose energy is least known."""
-        doubt: dict[Workload, float] = defaultdict(float)
-        for team, hours in self.walked.teams.items():
-            one = self._set(team.key)
-            low, high = map(math.log, ENERGY_ERRORS[one.of_class])
-            wide = math.hypot((high - low) / (2 * NORMAL_90), ONE_WINDOW_ENERGY)
-            for job in set(team.jobs):
-                # A server's window shows its load and not what it could serve: twice as far off.
-                times = 2.0 if self.survey.seen[job].is_server else 1.0
-                if (team.key.model, job.known_as) not in self.survey.known:
-                    doubt[job] += times * hours * one.power_w * wide / len(team.jobs)
-        total = sum(doubt.values())
+    def first_pairs(self, worlds: Iterable[Packers]) -> tuple[HostSet, ...]:
+        """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
+        seen, together = self.survey.seen, defaultdict[Team, float](float)
+        for (jobs, key), hours in self.walked.teams.items():
+            # Of larger sets, each two.
+            for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
+                if not (seen[a].is_server or seen[b].is_server):
+                    together[Team((a, b), key._replace(members=(of_a, of_b)))] += hours
+        saved = saved_w({team.key for team in together}, worlds)
+
+        def worth(team: Team) -> float:
+            longest_s = max(seen[job].busy_s / len(seen[job].pods) for job in team.jobs)
+            return saved[team.key].low * together[team] / (1 + longest_s / HOUR_S)
+
+        best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            NextProfile(
-                job=job.name,
-                group=job.group,
-                shared_hours=self.walked.shared[job],
-                part_of_doubt=doubt[job] / total,
-                # Labels are chosen by whoever may start a pod.
-                command=shlex.join(
-                    (
-                        "advisor",
-                        "profile",
-                        f"--name={job.known_as}",
-                        "--",
-                        "COMMAND",
-                    )
-                ),
-            )
-            for job in sorted(doubt, key=lambda job: (-doubt[job], job))[:MOST_NEXT]
+            host_set(team.jobs, self._set(team.key), saved[team.key])
+            for team in best[: -MOST_PAIRS - 1 : -1]
         )
+
+
+def host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
+    """Jobs as one set, with what it saves."""
+    split = "/".join(f"{share:g}" for share in one.shares)
+    names = [job.known_as.partition(" (")[0] for job in jobs]
+    # Labels are chosen by whoever may start a pod.
+    command = ["advisor", "launch", *names, "--split"]
+    return HostSet(
+        jobs=tuple(job.name for job in jobs),
+        speeds=one.speeds,
+        limits_percent=one.shares,
+        power_w=one.power_w,
+        saved_w=saved,
+        command=shlex.join([*command, split if min(one.shares) < WHOLE else "uncapped"]),
+    )
 
 
 _LEFT_ALONE: Mapping[str, str] = {
@@ -618,6 +636,7 @@ class Audit:
 
     Attributes:
         left_out: Jobs that are not listed, since there are many.
+        first_pairs: To begin with, the best first.
         not_seen: Sentences: what the series do not show.
         to_prove: Sentences: what only a launch would show.
     """
@@ -629,7 +648,7 @@ class Audit:
     sets: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
     left_out: int
-    profile_next: tuple[NextProfile, ...]
+    first_pairs: tuple[HostSet, ...]
     not_seen: tuple[str, ...]
     to_prove: tuple[str, ...]
 
@@ -870,18 +889,21 @@ def audit(
     slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
     every = max(1, round(span_s / slot_s / SAMPLE))
     walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
+    worlds = [*_told(worlds_of(walk, wanted), on_progress)]
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
         walked=walk.walked,
         hours=hours,
         prices=wanted.prices,
-        saved=saved(walk.walked, walk.packers, _told(worlds_of(walk, wanted), on_progress)),
+        saved=saved(walk.walked, walk.packers, worlds),
     )
-    return _answer(source, wanted, totals, len(pages.mig()))
+    return _answer(source, wanted, totals, len(pages.mig()), worlds)
 
 
-def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Audit:
+def _answer(
+    source: Source, wanted: Wanted, totals: AuditTotals, mig: int, worlds: Sequence[Packers]
+) -> Audit:
     strays = source.asked.strays
     left_out = f"{strays:,} samples are left out: their times are over a year off the others"
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
@@ -906,7 +928,7 @@ def _answer(source: Source, wanted: Wanted, totals: AuditTotals, mig: int) -> Au
         sets=totals.sets(),
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
-        profile_next=totals.profile_next(),
+        first_pairs=totals.first_pairs(worlds),
         not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
@@ -1023,6 +1045,8 @@ class HostJob:
             90 %; None: too little was read, several share the card, or it is on several.
         fills: Whether it keeps the SMs active half of the time; None: not read, or
             several are there.
+        rate: Progress per second, of `rate_unit`, since it has been alone; None: not counted.
+        alone_s: For how long it has been seen alone on one GPU.
     """
 
     job: str
@@ -1035,17 +1059,9 @@ class HostJob:
     memory_mib: float | None
     half_speed: Interval | None
     fills: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostSet:
-    """Jobs that could move to one card, as a set of an audit; its ranges are of 90 %."""
-
-    jobs: tuple[str, ...]
-    speeds: tuple[float, ...]
-    limits_percent: tuple[float, ...]
-    power_w: float
-    saved_w: Interval
+    rate: float | None
+    rate_unit: str | None
+    alone_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1065,26 +1081,38 @@ class _Card:
 
     looks: "deque[Means]"
     pids: tuple[int, ...] = ()
+    alone: SeenAlone | None = None
 
     def add(self, pids: tuple[int, ...], read: Means) -> Means:
         """One more look; the means of the minute, of memory the most."""
         if pids != self.pids:
             self.pids = pids
             self.looks.clear()
+            self.leave()
         self.looks.append(read)
         values = {name: [one[name] for one in self.looks if name in one] for name in read}
         return {n: max(of) if n == USED else sum(of) / len(of) for n, of in values.items()}
 
+    def leave(self) -> None:
+        """Let go of what the process is counted by."""
+        if self.alone and self.alone.told:
+            self.alone.told.close()
+        self.alone = None
+
 
 class HostWatch:
-    """The GPUs of this host, looked at again and again.
+    """The GPUs of this host, looked at again and again; `keep` gets what is seen of jobs alone.
+
+    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.seen_job`).
 
     Raises:
         SourceError: no driver, or no GPU.
     """
 
-    def __init__(self, wanted: Wanted, every_s: float) -> None:
+    def __init__(self, wanted: Wanted, every_s: float, jobs_dir: Path, keep: Keep) -> None:
         self._host, self._wanted = HostGpus(), wanted
+        self._jobs_dir, self._keep = jobs_dir, keep
+        self._jobs: dict[int, Job] = {}
         self._looks = max(1, round(WINDOW_S / every_s))
         self._cards: dict[str, _Card] = {}
 
@@ -1100,7 +1128,10 @@ class HostWatch:
             below = {child for pid in seen.pids for child in descendants(pid)}
             pids = tuple(pid for pid in seen.pids if pid not in below)
             card = self._cards.setdefault(seen.gpu.uuid, _Card(deque(maxlen=self._looks)))
-            there.append((seen, _segment_of_gpu(seen.gpu, card.add(pids, seen.means), pids)))
+            self._jobs.update({n: self._job_of(n) for n in pids if n not in self._jobs})
+            means, name = card.add(pids, seen.means), self._name(pids)
+            there.append((seen, _segment_of_gpu(seen.gpu, means, pids, name)))
+        self._follow(there)
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
@@ -1114,11 +1145,44 @@ class HostWatch:
             together=tuple(_together(walk, self._wanted)),
         )
 
+    def _job_of(self, pid: int) -> Job:
+        words = words_of(pid) or (name_of(pid) or "process",)
+        workdir = workdir_of(pid) or Path("/")
+        return seen_job(words, workdir, ProgressSettings(), self._jobs_dir)
+
+    def _name(self, pids: Sequence[int]) -> str:
+        return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
+
+    def _follow(self, there: Sequence[tuple[GpuLook, Segment]]) -> None:
+        """Take note of who has a GPU to itself, and forget processes that have ended."""
+        at_s, cards = time.monotonic(), [self._cards[seen.gpu.uuid] for seen, _ in there]
+        held = [pid for card in cards for pid in card.pids]
+        self._jobs = {pid: job for pid, job in self._jobs.items() if pid in held}
+        for (seen, _), card in zip(there, cards, strict=True):
+            if len(card.pids) != 1 or held.count(card.pids[0]) > 1:
+                card.leave()
+                continue
+            (pid,), alone = card.pids, card.alone
+            # A job that has just begun may not have told anything yet.
+            if alone is None or (alone.told is None and len(card.looks) < self._looks):
+                job = self._jobs[pid]
+                told = find_told(family(pid), job.command, ProgressSettings())
+                if alone is None or told:
+                    job = replace(job, progress=told.progress if told else job.progress)
+                    alone = card.alone = SeenAlone(pid, job, told, self._keep)
+            count = read_count(alone.told)[0] if alone.told else None
+            free = [
+                look.means.get(POWER)
+                for look, one in there
+                if one.state == "free" and look.gpu.model == seen.gpu.model
+            ]
+            alone.add(at_s, seen, count, min((w for w in free if w is not None), default=None))
+
     def _job(self, seen: GpuLook, one: Segment, survey: Survey) -> HostJob:
-        gpu, read = seen.gpu, seen.means
-        pids, active = self._cards[gpu.uuid].pids, one.means.get(SM)
+        gpu, read, card = seen.gpu, seen.means, self._cards[seen.gpu.uuid]
+        pids, active, alone = card.pids, one.means.get(SM), card.alone
         return HostJob(
-            job=one.owner.name if one.owner else " + ".join(map(_name, pids)),
+            job=one.owner.name if one.owner else self._name(pids),
             gpu=gpu.index,
             gpu_model=gpu.model,
             pids=pids,
@@ -1128,6 +1192,9 @@ class HostWatch:
             memory_mib=read.get(USED),
             half_speed=self._half_speed(one, survey),
             fills=None if active is None or not one.owner else active >= FILLS_PERCENT,
+            rate=alone and alone.rate,
+            rate_unit=alone.told.progress.unit if alone and alone.told else None,
+            alone_s=round(alone.alone_s, 3) if alone else 0.0,
         )
 
     def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
@@ -1139,13 +1206,15 @@ class HostWatch:
 
     def close(self) -> None:
         """Let the driver go."""
+        for card in self._cards.values():
+            card.leave()
         self._host.close()
 
 
-def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:
+def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...], name: str) -> Segment:
     """The last minute of a GPU, as an audit sees it."""
     held = bool(pids) or means.get(USED, 0.0) > HELD_MIB
-    name = _name(pids[0]) if pids else f"of GPU {gpu.index}"
+    name = name or f"of GPU {gpu.index}"
     return Segment(
         gpu=gpu.uuid,
         model=gpu.model,
@@ -1159,16 +1228,6 @@ def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...]) -> Segment:
         means=means,
         spread=0.0,
     )
-
-
-def _name(pid: int) -> str:
-    """The script or program, and the number."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        words = []
-    script = next((word for word in words if word.endswith(".py")), words[0] if words else "")
-    return f"{Path(script).name or name_of(pid) or 'process'} ({pid})"
 
 
 def _users(pids: Sequence[int]) -> str | None:
@@ -1190,17 +1249,10 @@ def _at_half(profile: Profile) -> float:
 
 def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
     """Sets that save most first."""
-    found, worlds = list[HostSet](), worlds_of(walk, wanted)
+    worlds = worlds_of(walk, wanted)
     saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
-    for jobs, key in walk.walked.teams:
-        one = walk.packers[key.model].set_of(key.members, key.level)
-        found.append(
-            HostSet(
-                jobs=tuple(job.name for job in jobs),
-                speeds=one.speeds,
-                limits_percent=one.shares,
-                power_w=one.power_w,
-                saved_w=saved[key],
-            )
-        )
+    found = [
+        host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
+        for jobs, key in walk.walked.teams
+    ]
     return sorted(found, key=lambda one: -one.saved_w.value)

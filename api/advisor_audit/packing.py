@@ -33,7 +33,7 @@ from advisor.placement.placing import (
     make_placing,
     set_answers,
 )
-from advisor.predict.one_window import SoloWindow
+from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, TAILS, SetClass
 from advisor_audit.phases import Segment
@@ -149,9 +149,6 @@ LIMITS_W: Mapping[str, float] = {
     "NVIDIA L40S": 350.0,
 }
 """Power limits of GPU models (their data sheets), where the site does not collect them."""
-
-IDLE_W = 70.0
-"""Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
 
 SURE_S = 600.0
 """The highest clock of a GPU model is the mean of a window of so long: one of few readings would

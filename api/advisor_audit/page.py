@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.audit import Audit, SeenJob, SharingSet
+from advisor_audit.audit import Audit, HostSet, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -50,7 +50,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         ),
         "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
-        "Profiles that would narrow the ranges most": audit.profile_next and _next(audit),
+        "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
     }
@@ -228,19 +228,17 @@ def _tails(jobs: Sequence[SeenJob]) -> str:
     )
 
 
-def _next(audit: Audit) -> str:
+def _pairs(pairs: Sequence[HostSet]) -> str:
     return _table(
-        "In the place of COMMAND stands what starts the job.",
-        ("job", "whose", "hours in sets", "of the doubt, %", "command"),
+        "Sure to save, of no server, and of short runs, since a fault of one ends both.",
+        ("jobs, each with its speed", "W saved", "command"),
         (
             (
-                _text(one.job),
-                _text(one.group or "-"),
-                f"{one.shared_hours:,.0f}",
-                f"{100 * one.part_of_doubt:.0f}",
+                _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
+                f"{one.saved_w.value:.0f} ({one.saved_w.low:.0f} to {one.saved_w.high:.0f})",
                 f"<code>{_text(one.command)}</code>",
             )
-            for one in audit.profile_next
+            for one in pairs
         ),
     )
 

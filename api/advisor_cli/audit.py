@@ -224,8 +224,8 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
     yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
-    if found.profile_next:
-        yield "Next", f"{found.profile_next[0].command} narrows the ranges most"
+    for one in found.first_pairs:
+        yield "Begin", f"{one.command}   # {_range(one.saved_w)} W less"
     yield "More", f"{out} (page), {out.with_suffix('.json')}"
 
 

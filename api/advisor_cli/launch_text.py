@@ -263,6 +263,8 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         if job.max_p99_ms is not None:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
             yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+        if job.demand is not None:
+            yield f"{job.demand:.3g} {job.rate_unit}/s arrive at {job.job}"
     for job in status.jobs:
         if text := unread_text(job.unread, job.unread_since, job.stalled_since):
             yield f"{job.job}: {text}"

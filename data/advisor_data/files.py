@@ -14,6 +14,7 @@ from typing import Any
 from advisor.core.records import (
     PARTS,
     SCHEMA_VERSION,
+    UNCOUNTED_UNIT,
     Observation,
     PairPoint,
     Part,
@@ -318,7 +319,7 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
     for row in stored:
         units.setdefault((row.job, row.gpu_model), set()).update(row.rate_units)
     for (job, gpu_model), names in units.items():
-        if len(names) > 1:
+        if len(names - {UNCOUNTED_UNIT}) > 1:
             raise InputError(
                 f"rates of {job} on {gpu_model} are in {listed(sorted(names))}",
                 why="rates of one job must share a unit",

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from advisor.predict.one_window import (
     prior_kept,
     share_features,
 )
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import NEEDED, Floats, Profile
 from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
@@ -145,6 +145,22 @@ class OneWindowHead:
 
     model: OneWindowModel
     left_out: tuple[LeftOutJob, ...]
+
+    def profile(self, window: SoloWindow, *, is_server: bool) -> Profile:
+        """Its profile, with how far off it may be at each share: as far as other families were."""
+        told = self.model.estimate(window)
+        found = estimated_profile(window, told)
+        near = np.array([*self._nearest(window, told, is_server=is_server).values()])
+        kept = np.maximum(told.numbers() + near, 0.01)[:, len(COUNTERS) :]
+        rate, drawn = np.split(kept, 2, axis=1)
+        watts = window.idle_power_w + drawn * (window.power_w - window.idle_power_w)
+        said = (found.values[name][:-1] for name in NEEDED)
+        offs = [
+            np.log(of / value) ** 2
+            for of, value in zip((rate, np.maximum(watts, 1)), said, strict=True)
+        ]
+        spread = wider(len(near)) * np.sqrt(np.mean(offs, axis=1))
+        return replace(found, doubt=np.pad(spread, ((0, 0), (0, 1))))
 
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""

@@ -4,20 +4,29 @@ import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from advisor.core.gpu import Gpu
-from advisor.core.job import ProgressSettings
+from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.job import Job, ProgressSettings
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.meter import Moment, RateMeter
 from advisor.runtime.counting import CounterFile, OutputLines, Tally, number_of, plain
-from advisor.runtime.processes import descendants, environment_of, owner_of
+from advisor.runtime.processes import (
+    MPS_SERVER,
+    cpu_s,
+    descendants,
+    environment_of,
+    name_of,
+    owner_of,
+)
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
@@ -30,7 +39,6 @@ from advisor_profiling.telemetry.nvml import (
     held_mib,
     list_gpus,
 )
-from advisor_profiling.testbed import strangers
 from advisor_profiling.window import Clock
 
 
@@ -216,8 +224,9 @@ class _Output:
         return read
 
 
-USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
-_STATES = {POWER_GPU: "power_w", POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
+USED, FREE, BUSY, POWER = "memory_used_mib", "memory_free_mib", "gpu_busy_percent", "power_w"
+_STATES = {POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
+_OF_POINTS = {POWER, BUSY, *COUNTERS.values()}
 
 _CLOCK = Clock()
 _LOOK_S = 0.1
@@ -249,14 +258,18 @@ class WatchedNow:
     """What a look showed; `advisor watch --json` writes it.
 
     Attributes:
+        job: The name by which it is known here.
+        alone_s: For how long it has had a GPU to itself; 0: it has not, or does not count yet.
         count: Progress so far, in `unit`; None where it was not read in this look.
         rate: Per second; None while it is not known.
         fault: Why the count cannot be read now; None where it can, or where there is none.
     """
 
     pid: int
+    job: str
     at: str
     watched_s: float
+    alone_s: float
     count: float | None
     unit: str | None
     rate: float | None
@@ -271,12 +284,14 @@ class GpuLook:
     Attributes:
         means: By the columns of points; counters are means since the last look.
         pids: Processes that compute, without MPS servers.
+        is_whole: Whether each may use all of it: no MPS server may limit it, and there is no MIG.
         own_memory_mib: Memory of the processes that the look is about; None: not read.
     """
 
     gpu: Gpu
     means: Mapping[str, float]
     pids: tuple[int, ...]
+    is_whole: bool
     own_memory_mib: float | None
 
 
@@ -294,8 +309,15 @@ def command_of(pid: int) -> tuple[str, ...]:
             why="the kernel does not show you what it was started with and where it writes",
             fix="watch it as its user, or as root",
         )
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return tuple(word.decode(errors="replace") for word in words if word)
+    return words_of(pid)
+
+
+def words_of(pid: int) -> tuple[str, ...]:
+    """The command line of any user's process; none where it has ended."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return tuple(word.decode(errors="replace") for word in words if word)
+    return ()
 
 
 def workdir_of(pid: int) -> Path | None:
@@ -310,9 +332,73 @@ def family(pid: int) -> list[int]:
     return [pid, *descendants(pid)]
 
 
+Keep = Callable[[int, Job, SoloPoint], None]
+"""Keeps what was seen of a process alone; a longer window takes the place of its beginning."""
+
+
+class SeenAlone:
+    """What is seen of a process while it and those that it starts have one GPU to themselves."""
+
+    def __init__(self, pid: int, job: Job, told: ToldProgress | None, keep: Keep) -> None:
+        self.pid, self.job, self.told, self._keep = pid, job, told, keep
+        self._forget()
+
+    def _forget(self) -> None:
+        self.alone_s, self._due_s, self._meter = 0.0, KEPT_S, RateMeter()
+        self._begun: tuple[float, str, float] | None = None
+        self._sums, self._reads, self._memory_mib = Counter[str](), Counter[str](), 0.0
+
+    @property
+    def rate(self) -> float | None:
+        """Progress per second since it has been alone; None: not known."""
+        return self._meter.rate()
+
+    def add(
+        self, at_s: float, look: GpuLook | None, count: float | None, idle_power_w: float | None
+    ) -> None:
+        """One more look at the GPU that it has to itself; None: it has none.
+
+        `idle_power_w` is that of an empty card of the model, where one was seen.
+        """
+        if look is None or not look.is_whole:
+            self._forget()
+            return
+        if count is not None:
+            self._meter.add(Moment(at_s), count)
+        own, rate = family(self.pid), self.rate if self.told else 1.0
+        if self._begun is None:
+            # What counts nothing yet still starts: its watts are of no rate.
+            if rate:
+                self._begun, self._meter = (at_s, now(), cpu_s(own)), RateMeter()
+            return
+        begun_s, moment, used_s = self._begun
+        self.alone_s = at_s - begun_s
+        self._sums.update(look.means)
+        self._reads.update(look.means.keys())
+        self._memory_mib = max(self._memory_mib, look.own_memory_mib or look.means.get(USED, 0.0))
+        if self.alone_s < self._due_s or not rate:
+            return
+        # A service reads its profiles again each time.
+        self._due_s = 2 * self.alone_s
+        means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
+        point = seen_point(
+            replace(self.job, progress=self.told.progress) if self.told else self.job,
+            look.gpu,
+            rate=rate,
+            rate_unit=self.told.progress.unit if self.told else UNCOUNTED_UNIT,
+            job_cpu_percent=max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s),
+            memory_used_mib=self._memory_mib or None,
+            idle_power_w=idle_power_w,
+            window_s=self.alone_s,
+            started_at=moment,
+            run=f"seen-{self.pid}-{moment}",
+            **means,
+        )
+        self._keep(self.pid, self.job, point)
+
+
 def watch(
-    pid: int,
-    told: ToldProgress | None,
+    alone: SeenAlone,
     every_s: float,
     lasts_s: float,
     clock: Clock = _CLOCK,
@@ -323,7 +409,7 @@ def watch(
         SourceError: a GPU does not answer any more.
     """
     # A rate is over the last 30 s, or over what there was of them.
-    meter = RateMeter(30.0)
+    meter, pid, told = RateMeter(30.0), alone.pid, alone.told
     with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s
@@ -331,27 +417,32 @@ def watch(
             count, fault = None, None
             while clock.now_s() < next_s:
                 if told is not None:
-                    count, fault = _read(told)
+                    count, fault = read_count(told)
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
             if owner_of(pid) is None:
                 return
             own = family(pid)
+            seen = [*gpus.look(own)]
+            only = len(seen) == 1 and seen[0].pids and {*own}.issuperset(seen[0].pids)
+            alone.add(clock.now_s(), seen[0] if only else None, count, None)
             yield WatchedNow(
                 pid=pid,
+                job=alone.job.name,
                 at=now(),
                 watched_s=round(clock.now_s() - begun_s, 3),
+                alone_s=round(alone.alone_s, 3),
                 count=count,
                 unit=told and told.progress.unit,
                 rate=meter.rate() if fault is None else None,
                 fault=fault,
-                gpus=tuple(_seen(gpu, own) for gpu in gpus.look(own)),
+                gpus=tuple(_seen(gpu, own) for gpu in seen),
             )
             next_s = clock.now_s() + every_s
 
 
-def _read(told: ToldProgress) -> tuple[float | None, str | None]:
+def read_count(told: ToldProgress) -> tuple[float | None, str | None]:
     """The count now, or why it cannot be read."""
     try:
         return told.read(), None
@@ -390,10 +481,13 @@ class HostGpus:
             if source.gpu.memory_mib is not None and taken_mib is not None:
                 means[USED] = taken_mib if held is None else held
                 means[FREE] = source.gpu.memory_mib - taken_mib
+            computing = compute_pids(source.gpu.uuid)
+            pids = tuple(pid for pid in computing if not name_of(pid).startswith(MPS_SERVER))
             yield GpuLook(
                 gpu=source.gpu,
                 means={column: value for column, value in means.items() if value is not None},
-                pids=tuple(strangers(source.gpu)),
+                pids=pids,
+                is_whole=len(pids) == len(computing) and not source.gpu.mig,
                 own_memory_mib=source.processes_memory_mib(own) if own else None,
             )
             source.start_window()

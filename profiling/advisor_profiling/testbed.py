@@ -53,6 +53,7 @@ from advisor.runtime.backend import (
 from advisor.runtime.lock import gpu_lock, open_lock
 from advisor.runtime.processes import (
     MPS_SERVER,
+    available_cores,
     name_of,
     physical_cores,
     pin,
@@ -239,14 +240,19 @@ def live_testbed(
     Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
     each of which gets the same number of cores, whoever is beside it.
     """
-    with (
-        live_backend(settings, gpu_name, mode) as backend,
-        closing(open_source(backend.gpu, source_name, settings)) as source,
-    ):
-        folder = open_home(settings.home, "logs", run)
-        phase_lock = PhaseLock(settings.lock_dir)
-        base = settings.job_environment()
-        yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
+    cores = available_cores()
+    try:
+        with (
+            live_backend(settings, gpu_name, mode) as backend,
+            closing(open_source(backend.gpu, source_name, settings)) as source,
+        ):
+            folder = open_home(settings.home, "logs", run)
+            phase_lock = PhaseLock(settings.lock_dir)
+            base = settings.job_environment()
+            yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
+    finally:
+        # It kept itself to one core; jobs of the next testbed would share that.
+        pin([os.getpid()], cores)
 
 
 @contextmanager

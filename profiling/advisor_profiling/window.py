@@ -12,6 +12,7 @@ import itertools
 import math
 import statistics
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -21,13 +22,17 @@ import advisor
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
 from advisor.core.records import (
+    BACKLOG,
+    CORE_PERCENT,
     COUNTER_BOUND,
     HEAT,
+    IDLE_PERCENT,
     Counters,
     PairPoint,
     Point,
     PointPart,
     SoloPoint,
+    is_catching_up,
 )
 from advisor.core.records import RESULTS_ONLY as RESULTS_ONLY_FLAG
 from advisor.core.telemetry import (
@@ -197,6 +202,7 @@ class WindowRules:
         sensor_lag_s: What is shown of power in so long after a change of load is of the time
             before, too, and not looked at; 0 where that is not known of the card.
         settle_most_s: The window begins then even if power or rate still moves; it is flagged.
+        drain_most_s: It waits so long for servers to empty their queues; flagged beyond.
         flat: Largest relative difference of the two halves of the settling view.
         idle_s: Time over which idle power is measured.
         poll_s: Time between two looks at the progress.
@@ -210,6 +216,7 @@ class WindowRules:
     settle_least_s: float = 1.5
     sensor_lag_s: float = 0.0
     settle_most_s: float = 20.0
+    drain_most_s: float = 120.0
     flat: float = 0.015
     idle_s: float = 2.0
     poll_s: float = 0.002
@@ -217,7 +224,13 @@ class WindowRules:
 
 
 RESULTS_ONLY = WindowRules(
-    least_s=1.0, most_s=1.0, settle_least_s=0.0, settle_most_s=0.2, idle_s=0.5, results_only=True
+    least_s=1.0,
+    most_s=1.0,
+    settle_least_s=0.0,
+    settle_most_s=0.2,
+    drain_most_s=0.0,
+    idle_s=0.5,
+    results_only=True,
 )
 """For what a job reports, not for how fast it is."""
 
@@ -245,6 +258,7 @@ def rules_for(
         most_s=window_s,
         settle_least_s=min(default.settle_least_s, window_s),
         settle_most_s=min(default.settle_most_s, 10 * window_s),
+        drain_most_s=min(default.drain_most_s, 60 * window_s),
         idle_s=min(default.idle_s, window_s),
     )
     if timing is None:
@@ -354,7 +368,8 @@ class WindowInputs:
         counts: For each job that runs, its total progress so far.
         source: Power and counters of the GPU.
         clock: Time, live or replayed.
-        latencies: For each job, its histogram of latencies so far; not asked while settling.
+        latencies: For each job, its histogram of latencies so far.
+        offered: For each job, the requests per second that arrive; None: it has no fixed demand.
         check: Called about four times a second; raises when a job is gone.
     """
 
@@ -362,6 +377,7 @@ class WindowInputs:
     source: TelemetrySource
     clock: Clock
     latencies: Sequence[Callable[[], tuple[int, ...]]] = ()
+    offered: Sequence[float | None] = ()
     check: Callable[[], None] = lambda: None
 
 
@@ -373,6 +389,7 @@ class MeasuredWindow:
         rates: Progress per second of each job; None for one that made fewer than two steps.
         latencies: Median and 99th percentile of each job whose latencies were watched, ms; None
             where it answered no request.
+        drains: Whether a server still emptied a queue when the window began.
     """
 
     started_at: str
@@ -390,6 +407,7 @@ class MeasuredWindow:
     temperature_c: float | None
     power_limit_w: float | None
     throttle_reasons: tuple[str, ...] | None
+    drains: bool = False
 
     @property
     def counter_gap(self) -> float | None:
@@ -443,7 +461,7 @@ class _Log:
 
 def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     """Measure the running jobs, one or several."""
-    settle_s, settled = _settle(watch, rules)
+    settle_s, settled, drains = _settle(watch, rules)
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
@@ -474,6 +492,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         temperature_c=states[-1][TEMPERATURE_GPU],
         power_limit_w=states[-1][POWER_LIMIT],
         throttle_reasons=_all_of(log.reasons),
+        drains=drains,
     )
 
 
@@ -512,19 +531,78 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     watch.clock.sleep(rules.poll_s)
 
 
-def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool]:
-    """Wait until the two newest halves of the view agree in power and in every rate."""
-    log = _begin(watch)
-    next_s, view_s = rules.settle_least_s, rules.settle_least_s - rules.sensor_lag_s
-    while (age_s := watch.clock.now_s() - log.begun_s) < rules.settle_most_s:
+def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]:
+    """Wait until the two newest halves of the view agree in power and in every rate.
+
+    And until no server empties a queue. Returns how long that took, and whether each still was so.
+    """
+    log, answers = _begin(watch), list[tuple[float, list[tuple[int, ...]]]]()
+    next_s, view_s = 0.0, rules.settle_least_s - rules.sensor_lag_s
+    settled, patience_s = False, 0.0
+    while (age_s := watch.clock.now_s() - log.begun_s) < max(rules.settle_most_s, patience_s):
         _look(log, watch, rules)
-        if age_s >= next_s:
-            end_s = watch.clock.now_s()
-            events = [steps.events for steps in log.steps]
-            if is_flat(log.power, events, (end_s - view_s, end_s), rules.flat):
-                return age_s, True
-            next_s = age_s + view_s / 4
-    return age_s, False
+        if age_s < next_s:
+            continue
+        begins, end_s = age_s < rules.settle_least_s, watch.clock.now_s()
+        next_s = min(age_s + view_s / 4, rules.settle_least_s if begins else math.inf)
+        answers.append((end_s, [read() for read in watch.latencies]))
+        if begins:
+            continue
+        events = [steps.events for steps in log.steps]
+        settled = is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
+        patience_s = max(
+            (
+                _patience_s([(at_s, of_jobs[slot]) for at_s, of_jobs in answers], rate, rules)
+                for slot, rate in enumerate(watch.offered)
+            ),
+            default=0.0,
+        )
+        if settled and not patience_s:
+            break
+    return age_s, settled, patience_s > 0
+
+
+_LATENCIES, _LONG_VIEW_S, _FALLS = 4.0, 20.0, 0.93
+"""A server is looked at for so many times its median latency, up to so long: a queue of 20 s that
+falls by 0.2 s a second is no shorter after a second. It is emptied where the median of the newer
+half is below so much of that of the older one, two steps of the histogram."""
+
+
+def _patience_s(
+    answers: Sequence[tuple[float, tuple[int, ...]]],
+    offered_rate: float | None,
+    rules: WindowRules,
+) -> float:
+    """How long after the gates opened a window waits at most for a server; 0: it may begin.
+
+    For its queue, above all: it answers more than arrives, or ever earlier, or has just begun. One
+    whose answers get later empties none, however long it is waited for. What arrives beyond the
+    demand without a queue may be a burst.
+    """
+    times_s = [at_s for at_s, _ in answers]
+
+    def since(span_s: float) -> int:
+        return max(0, bisect_right(times_s, times_s[-1] - span_s + 1e-9) - 1)
+
+    def p50_ms(first: int, last: int) -> float | None:
+        return percentile_ms(answers[first][1], answers[last][1], 50)
+
+    view_s = rules.settle_least_s - rules.sensor_lag_s
+    if (now_ms := p50_ms(since(view_s), -1)) is None:
+        return 0.0
+    span_s = max(view_s, min(_LATENCIES * now_ms / 1000, _LONG_VIEW_S))
+    first = since(span_s)
+    seen_s = times_s[-1] - times_s[first]
+    older_ms, newer_ms = p50_ms(first, since(seen_s / 2)), p50_ms(since(seen_s / 2), -1)
+    if older_ms is None or newer_ms is None:
+        return rules.drain_most_s if p50_ms(0, since(seen_s / 2)) is None else 0.0
+    rate = (sum(answers[-1][1]) - sum(answers[first][1])) / seen_s
+    if is_catching_up(rate, offered_rate, seen_s, older_ms):
+        return rules.drain_most_s
+    if is_catching_up(rate, offered_rate, seen_s):
+        return rules.settle_most_s
+    least_ms = _FALLS * older_ms if seen_s >= 0.9 * span_s else older_ms / _FALLS
+    return 0.0 if newer_ms >= least_ms else rules.drain_most_s
 
 
 def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
@@ -746,6 +824,11 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         ),
         "noisy-power": window.power is not None and _noisy(window.power, target),
         "not-settled": not window.settled,
+        BACKLOG: window.drains
+        or any(
+            is_catching_up(part.rate or 0.0, part.offered_rate, window.window_s)
+            for part in result.parts
+        ),
         "throttled": bool(window.throttle_reasons),
         HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
         "counter-mismatch": window.counter_disagrees,
@@ -815,5 +898,5 @@ def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bo
     if active is None or not gpu.units_total or not all(units):
         return False
     granted = min(gpu.units_total, sum(filter(None, units)))
-    idle = active < 70 * granted / gpu.units_total
-    return idle and any((part.cpu_percent or 0) >= 90 for part in parts)
+    idle = active < IDLE_PERCENT * granted / gpu.units_total
+    return idle and any((part.cpu_percent or 0) >= CORE_PERCENT for part in parts)

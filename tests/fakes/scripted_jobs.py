@@ -13,7 +13,7 @@ from advisor.core.job import NOTHING, Job, Reported
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch import set_monitor
-from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import processes, running_job
@@ -52,6 +52,7 @@ class Script:
 
     Attributes:
         rate: Steps per second until it hangs or ends.
+        steps: In the place of the rate: steps by a time.
         ends_s: When its first process has ended, and with which status.
         hangs_s: From when on it makes no progress.
         idle: It says then that it lives, and has nothing to do.
@@ -67,6 +68,7 @@ class Script:
 
     units: int = 66
     rate: float = 50.0
+    steps: Callable[[float], float] | None = None
     ends_s: float = float("inf")
     status: int = 0
     hangs_s: float = float("inf")
@@ -143,7 +145,8 @@ class ScriptedJob:
         begun_s, ended_s = self.script.broken_s
         if begun_s <= self._now_s < ended_s:
             raise JobError(f"the progress of {self.job.name} cannot be read")
-        steps = self.script.rate * min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        ran_s = min(self._now_s, self.script.ends_s, self.script.hangs_s)
+        steps = self.script.steps(ran_s) if self.script.steps else self.script.rate * ran_s
         return steps + (self.script.unfinished if last else 0.0)
 
     def close(self) -> None:
@@ -184,6 +187,9 @@ class ScriptedJob:
 
     def tail(self) -> str:
         return self.script.tail
+
+    def cpu_s(self) -> float:
+        return self._now_s / 2
 
     def pids(self) -> list[int]:
         """One number by name, which no process has."""
@@ -298,6 +304,12 @@ class Meter:
         self._read_s = self.clock.now_s
         return {name: self.total_j if name == ENERGY_GPU else None for name in names}
 
+    def start_window(self) -> None:
+        pass
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float:
+        return 5000.0 * bool(pids)
+
 
 class Watch:
     """Jobs that are watched: `a`, `b` and more, each at 100 steps per second and 300 W alone."""
@@ -316,6 +328,7 @@ class Watch:
         parts: dict[str, Any] | None = None,
         run: RunInBackground = at_once,
         uncounted: AdvisorError | None = None,
+        renew: Renew | None = None,
         **spec: Any,
     ) -> None:
         self.clock = Clock()
@@ -324,6 +337,7 @@ class Watch:
         self.backend = ScriptedBackend(self.clock, **(backend or {}))
         self.meter = Meter(self.clock)
         scripts = (a or Script(), b or Script(), *more)
+        scripts = scripts[:1] if len(split.shares) == 1 else scripts
         of = jobs or tuple(Job(name=name, command=("true",)) for name in "abcd"[: len(scripts)])
         self.jobs = tuple(
             ScriptedJob(job, script, self.clock, self.backend)
@@ -344,6 +358,7 @@ class Watch:
             cast("TelemetrySource", self.meter),
             self.spec,
             run=run,
+            renew=renew,
         )
 
     def join(

@@ -66,7 +66,8 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
         *_, last = looks(host, pid, "--every", "0.5", "--for", "2")
         shown = host.advisor("watch", str(pid), "--once", "--every", "0.5").stdout
     assert set(last) == {
-        "schema", "pid", "at", "watched_s", "count", "unit", "rate", "fault", "gpus"
+        "schema", "pid", "job", "at", "watched_s", "alone_s", "count", "unit", "rate", "fault",
+        "gpus",
     }  # fmt: skip
     # A busy host makes it late, never early.
     assert 0 < last["rate"] < 1.03 * STEPS_PER_S
@@ -150,7 +151,7 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     assert set(seen) == {"at", "basis", "jobs", "free_gpus", "together"}
     assert set(seen["jobs"][0]) == {
         "job", "gpu", "gpu_model", "pids", "user", "power_w", "sm_active_percent", "memory_mib",
-        "half_speed", "fills",
+        "half_speed", "fills", "rate", "rate_unit", "alone_s",
     }  # fmt: skip
     one, two, both = seen["jobs"]
     assert [job["pids"] for job in seen["jobs"]] == [[a], [b], [a, b]]
@@ -161,7 +162,9 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     assert 0.5 < half["low"] < half["high"] <= 1
     assert half["low"] <= half["value"] <= half["high"]
     (together,) = seen["together"]
-    assert set(together) == {"jobs", "speeds", "limits_percent", "power_w", "saved_w"}
+    assert set(together) == {
+        "jobs", "speeds", "limits_percent", "power_w", "saved_w", "command"
+    }  # fmt: skip
     assert (together["jobs"], seen["free_gpus"]) == ([one["job"], two["job"]], [3])
     saved_w = together["saved_w"]
     assert 0 < saved_w["low"] < saved_w["value"] < saved_w["high"] < 360

@@ -206,6 +206,11 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
         lambda _, job: _seconds(job.latency_p99_ms),
     ),
     (
+        "arriving_requests_per_second",
+        "What arrives at a server of late, where that is another demand than it declares",
+        lambda _, job: job.demand,
+    ),
+    (
         "promised_latency_p99_seconds",
         "Longest that it may be, s",
         lambda _, job: _seconds(job.max_p99_ms),

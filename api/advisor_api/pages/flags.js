@@ -10,6 +10,7 @@ export const FLAGS = {
   "counters-missing": "a counter that the models use could not be read",
   "cpu-bound": "a job used a whole core or more while its SMs were idle over 30 % of the time",
   "cpu-steal": "other guests of the host took over 1 % of the CPU time",
+  "shared-core": "time-sliced jobs that want more than a CPU core were all kept on one",
   "wrong-results": "a job reported a result that is not finite",
   "results-differ": "a job's results are further from those at the full GPU than it tolerates",
   "results-only": "too short for rates: measured to read the job's results",
@@ -23,6 +24,8 @@ export const FLAGS = {
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
   "slow-alone": "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
+  "backlog": "a server answered more than arrives, or far later than at half the GPU: it emptied a queue from its start or a burst",
+  "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
   "one-window": "the job was seen on the whole GPU alone: its other shares are estimated from that",
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",
 };

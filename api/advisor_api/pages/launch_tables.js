@@ -76,6 +76,7 @@ export function jobTable({ jobs }) {
     { name: "Limit proven", cell: (j) => limitText(j) },
     { name: "Speed", number: true, cell: (j) => percent(speedOf(j)) },
     { name: "p99 (promised)", number: true, cell: p99, seldom: true },
+    { name: "Arriving", number: true, cell: (j) => known(j.demand, (rate) => `${number(rate)}/s`) ?? "", seldom: true },
     { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },
     { name: "Not known", cell: unread, seldom: true },
     { name: "Exit code", number: true, cell: (j) => j.exit_code ?? "", seldom: true },

@@ -1,12 +1,12 @@
 """`advisor watch`: what runs already on the GPUs, or one process, and how it would be profiled."""
 
 import math
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -16,9 +16,10 @@ from rich.text import Text
 
 from advisor.core.gpu import WHOLE
 from advisor.core.job import Job, ProgressSettings
+from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.wording import listed
-from advisor.errors import InputError
-from advisor.formats.job_file import inline_job, save_job
+from advisor.errors import AdvisorError, InputError
+from advisor.formats.job_file import inline_job, save_job, seen_job
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
@@ -34,6 +35,7 @@ from advisor_cli.console import (
 )
 from advisor_profiling.attached import (
     GpuSeen,
+    SeenAlone,
     ToldProgress,
     WatchedNow,
     command_of,
@@ -46,6 +48,7 @@ from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.objectives import Interval
+    from advisor.core.records import SoloPoint
     from advisor_audit.audit import HostJob, HostSeen
 
 _Look = TypeVar("_Look")
@@ -54,6 +57,7 @@ _HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
     ("GPU", lambda job: "-" if job.gpu is None else f"{job.gpu}"),
     ("job", lambda job: job.job),
     ("user", lambda job: job.user or "-"),
+    ("rate", lambda job: "-" if job.rate is None else f"{job.rate:.4g} {job.rate_unit}/s"),
     ("watts", lambda job: _number(job.power_w, "W")),
     ("SMs active", lambda job: _percent(job.sm_active_percent)),
     ("half a card", lambda job: _range_text(job.half_speed, "%", WHOLE)),
@@ -82,7 +86,8 @@ def watch(
 ) -> None:
     """Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.
 
-    Changes nothing. Says which of all could move together, or how to profile the one.
+    Changes nothing of it. A job that had a GPU to itself for a minute is kept under its name, so
+    that `recommend`, `place` and `run` take it. Says which of all could move together.
     --json writes an object for each look.
 
     Example: advisor watch 4711 --once
@@ -94,6 +99,8 @@ def watch(
         return
     command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
     told = find_told(family(pid), command, asked)
+    progress = told.progress if told else ProgressSettings()
+    job = seen_job(command, workdir_of(pid), progress, read_settings().jobs_dir)
     if save is not None:
         job = _job(pid, command, save, told)
         file = read_settings().jobs_dir / f"{job.name}.yaml"
@@ -101,11 +108,11 @@ def watch(
             raise InputError(f"{file} is there already", fix="choose another name")
         save_job(job, file)
         say(f"kept as {file}", err=True)
-    looks = watching(pid, told, every, every if once else seconds)
+    looks = watching(SeenAlone(pid, job, told, _keep), every, every if once else seconds)
     if as_json:
         say_lines(as_json_text(asdict(seen)) for seen in looks)
         return
-    notes = [*_how(pid, command, told)]
+    notes = [*_how(pid, command, told, job.name)]
     _show(
         looks,
         lambda seen: _screen(seen, command, notes),
@@ -143,9 +150,13 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
     from advisor_audit.audit import HostWatch, Wanted
     from advisor_models.one_window import bundled_head
 
-    limits = Request(policy=read_settings().policy)
+    settings = read_settings()
+    limits = Request(policy=settings.policy)
     wanted = Wanted(head=bundled_head(), within="user", limits=limits)
-    with closing(HostWatch(wanted, every_s)) as host, suppress(KeyboardInterrupt):
+    with (
+        closing(HostWatch(wanted, every_s, settings.jobs_dir, _keep)) as host,
+        suppress(KeyboardInterrupt),
+    ):
         looks = _looks(host.look, every_s, lasts_s)
         if not as_json:
             _show(looks, _host_screen, _host_text, once=once)
@@ -189,20 +200,21 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
             f"freed cards off ({seen.basis})"
         )
     if seen.together:
-        yield "none of it was tried, and a job that runs cannot move: advisor launch starts them so"
+        yield "none of it was tried, and a job that runs cannot move; to start them so:"
+        yield from (one.command for one in seen.together)
 
 
 def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None) -> Job:
     if told is None:
         raise InputError(
             f"process {pid} tells nobody how far it is, so it makes no job",
-            fix=" ".join(_how(pid, command, told)),
+            fix=" ".join(_how(pid, command, told, name)),
         )
     return replace(inline_job(name, command, told.progress), workdir=workdir_of(pid))
 
 
 def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
-    head = Text(f"{seen.pid}: {shlex.join(command)}", style="bold")
+    head = Text(f"{seen.job} ({seen.pid}): {shlex.join(command)}", style="bold")
     table = plain_table(_COLUMNS, map(_cells, seen.gpus), whole=_COLUMNS)
     rows = table if seen.gpus else Text("it computes on no GPU that NVML names it on")
     return Group(head, Text(_rate_text(seen)), rows, *map(Text, notes))
@@ -251,10 +263,27 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} %"
 
 
-def _how(pid: int, command: Sequence[str], told: ToldProgress | None) -> Iterator[str]:
+def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
+    """Store what was seen, and register the job, so that its user can launch it by its name."""
+    from advisor_data import open_store  # only here: not every look opens a database
+
+    settings = read_settings()
+    file = settings.jobs_dir / f"{job.name}.yaml"
+    is_own = owner_of(pid) == os.geteuid() and point.rate_unit != UNCOUNTED_UNIT
+    try:
+        with open_store(settings.database_url, settings.home) as store:
+            store.add([point], renew=True)
+        if is_own and not file.exists():
+            save_job(job, file)
+    except AdvisorError as error:
+        say(f"{job.name} is not kept: {error}", err=True)
+        return
+    say(f"kept {point.window_s:.0f} s of {job.name} alone on GPU {point.gpu_uuid}", err=True)
+
+
+def _how(pid: int, command: Sequence[str], told: ToldProgress | None, name: str) -> Iterator[str]:
     """What `advisor profile` would need, a line each."""
     where = f" (in {workdir_of(pid)}, once this process has ended)"
-    name = _name(command)
     if told is not None and told.progress.kind == "metrics":
         yield f"counted on {told.progress.url}: {told.progress.counter}"
         yield f"to profile it: advisor watch {pid} --save {name} && advisor profile {name}{where}"
@@ -282,9 +311,3 @@ def _no_page(server: KnownServer) -> str:
         return f"{name} has no Prometheus page"
     needs = f"; it needs {listed(server.needs)}" if server.needs else ""
     return f"no port of this process has a page with {server.counter} of {name}{needs}"
-
-
-def _name(command: Sequence[str]) -> str:
-    script = next((word for word in command if word.endswith(".py")), command[0])
-    letters = (c if c.isalnum() or c in "-_." else "-" for c in Path(script).stem.lower())
-    return "".join(letters).strip("-_.") or "job"

@@ -12,7 +12,6 @@ from rows import Part, Row
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
-    CHANGE_S,
     CLASSES,
     CORNER,
     ROUND_ROBIN,
@@ -89,15 +88,15 @@ def on_own_sms(corner: float | Floats) -> Kept:
     return kept
 
 
-def by_turns(constants: tuple[float | Floats, float | Floats]) -> Kept:
-    """Time-sliced: `TURNS_KEPT`, and `CHANGE_S`."""
-    return lambda row: np.minimum(1.0, turns(alone(row), *constants))
+def by_turns(kept: float | Floats) -> Kept:
+    """Time-sliced, by `TURNS_KEPT`."""
+    return lambda row: np.minimum(1.0, turns(alone(row), kept))
 
 
 def as_it_stands(row: Row) -> Floats:
     """What the package says."""
     if row.mode == "time-sliced":
-        return by_turns((TURNS_KEPT, CHANGE_S))(row)
+        return by_turns(TURNS_KEPT)(row)
     return on_own_sms(CORNER)(row) if row.is_apart else round_robin(ROUND_ROBIN)(row)
 
 

@@ -15,8 +15,8 @@ percentile.
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import astuple, replace
 
 import numpy as np
 from fitting import (
@@ -47,16 +47,13 @@ from advisor.predict.sets import (
 )
 
 LAWS = tuple(
-    RoundRobin(launch_s / 1e6, gaps)
-    for launch_s, gaps in itertools.product(
-        (20.0, 24.0, 28.0, 32.0, 36.0, 40.0, 45.0, 50.0), (0.3, 0.4, 0.5, 0.6, 0.8)
+    RoundRobin(launch_us / 1e6, gaps, batches)
+    for launch_us, gaps, batches in itertools.product(
+        (8.0, 16.0, 24.0, 32.0, 40.0), (0.3, 0.4, 0.5, 0.6, 0.8), (1.0, 1.25, 1.5, 1.75, 2.0)
     )
 )
 CORNERS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
-TURNS = tuple(
-    (kept / 50, change_us / 1e6)
-    for kept, change_us in itertools.product(range(35, 51), range(30, 101, 4))
-)
+TURNS = tuple(kept / 50 for kept in range(35, 51))
 
 
 def main() -> None:
@@ -102,12 +99,12 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     gaps = Nearest(round_robin, LAWS, all_laws, shared)
     launches = Nearest(guess, LAWS, all_laws, shared)
     corners = Nearest(on_own_sms, CORNERS, np.array(CORNERS), ways["own SMs"])
-    in_turns = Nearest(by_turns, TURNS, tuple(np.array(TURNS).T), ways["time-sliced"])
+    in_turns = Nearest(by_turns, TURNS, np.array(TURNS), ways["time-sliced"])
     judged = left_out(shared, gaps.fit)
     guessed = left_out(shared, launches.fit, is_counted=False)
     over_w, fuller = fitted_watts(shared, gaps.fit(shared))
     constants: dict[str, object] = {
-        "ROUND_ROBIN": RoundRobin(launches.best(shared).launch_s, gaps.best(shared).gaps),
+        "ROUND_ROBIN": replace(launches.best(shared), gaps=gaps.best(shared).gaps),
         "ACTIVE_IDLE_OVER_W": over_w,
         "FULLER": fuller,
     }
@@ -115,8 +112,8 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
         constants["CORNER"] = corners.best(own)
         judged += left_out(own, corners.fit)
     if sliced := ways["time-sliced"]:
-        constants["TURNS_KEPT"], constants["CHANGE_S"] = in_turns.best(sliced)
-        judged += left_out(sliced, in_turns.fit)
+        constants["TURNS_KEPT"] = in_turns.best(sliced)
+        judged += left_out(sliced, in_turns.fit, lambda rows, kept: (over_w, fuller))
     return constants, judged, guessed
 
 
@@ -187,14 +184,24 @@ RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
 
 
 def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float, float, int]]:
-    """What each class is off by, by the name of its constant: three percentiles, and how many."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    """What each class is off by, by the name of its constant: three percentiles, and how many.
+
+    A class of windows without limits and with one is as wide as it is in either.
+    """
+    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for j in judged:
         name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
-        found[name, j.of_class].append(j.part.speed / j.speed)
-        found["POWER_ERRORS", j.set_class].append(j.row.power_w / j.power_w)
-        found["ENERGY_ERRORS", j.set_class].append(j.efficiency)
-    return {key: (*percentiles(values), len(values)) for key, values in sorted(found.items())}
+        found[name, j.of_class][j.row.mode].append(j.part.speed / j.speed)
+        found["POWER_ERRORS", j.set_class][j.row.mode].append(j.row.power_w / j.power_w)
+        found["ENERGY_ERRORS", j.set_class][j.row.mode].append(j.efficiency)
+    return {key: widest(ways.values()) for key, ways in sorted(found.items())}
+
+
+def widest(ways: Collection[Sequence[float]]) -> tuple[float, float, float, int]:
+    """The lowest 5th and the highest 95th percentile of each, the 50th and the number of all."""
+    lows, _, highs = zip(*map(percentiles, ways), strict=True)
+    every = [value for way in ways for value in way]
+    return min(lows), percentiles(every)[1], max(highs), len(every)
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -18,6 +18,7 @@ import numpy as np
 from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import Sharing, Split, without_limits
+from advisor.core.objectives import NORMAL_90
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
@@ -26,7 +27,7 @@ from advisor.predict.one_window import (
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
-from advisor_models.one_window import BUNDLED
+from advisor_models.one_window import BUNDLED, OneWindowHead, bundled_head
 from advisor_training.learners import family_of
 from advisor_training.one_window import blind, learnable, left_out, write_one_window
 
@@ -66,24 +67,39 @@ def main() -> None:
 def known_of(
     profiles: Sequence[Profile], lacking: Mapping[str, Sequence[str]] = LACKING
 ) -> Iterator[Known]:
-    """Each by the model that has seen none of its family."""
+    """Each by the model, and the errors, of all families but its own."""
     for model, own in left_out(profiles):
+        errors = [e for e in bundled_head().left_out if e.family != family_of(own[0].job)]
+        head = OneWindowHead(model=model, left_out=tuple(errors))
         for p in own:
-            yield Known(p, {n: model.profile(blind(window_of(p), of)) for n, of in lacking.items()})
+            windows = {name: blind(window_of(p), of) for name, of in lacking.items()}
+            is_server = kind_of(p) == "server"
+            seen = {n: head.profile(w, is_server=is_server) for n, w in windows.items()}
+            yield Known(p, seen)
 
 
 def of_shares(known: Sequence[Known]) -> None:
     """Errors at the other shares."""
     print(f"\n{len(known)} profiles of {len({family_of(k.whole.job) for k in known})} families")
-    print("| | relative speed, points | median | watts, % | servers, points |")
-    print("|---|--:|--:|--:|--:|")
+    print("| | relative speed, points | median | watts, % | servers, points | in ranges, % |")
+    print("|---|--:|--:|--:|--:|--:|")
     for name in LACKING:
         offs = [(k, speed_offs(k.whole, k.estimated[name])) for k in known]
         speeds = np.concatenate([off for _, off in offs])
         watts = np.concatenate([watts_offs(k.whole, k.estimated[name]) for k in known])
         served = np.concatenate([off for k, off in offs if kind_of(k.whole) == "server"])
         cells = (points(speeds), points(speeds, np.median), points(watts), points(served))
-        print(f"| {name} | {' | '.join(cells)} |")
+        held = np.concatenate([in_ranges(k.whole, k.estimated[name]) for k in known], axis=1)
+        print(f"| {name} | {' | '.join(cells)} | {' and '.join(map(points, held))} |")
+
+
+def in_ranges(whole: Profile, estimated: Profile) -> Any:
+    """Whether speed and watts at shares of 20 to 80 % are in their ranges; shape (2, n)."""
+    asked = (whole.shares[:-1] >= 20) & (whole.shares[:-1] <= 80)
+    shares, off = whole.shares[:-1][asked], estimated.doubt_at(whole.shares[:-1][asked])
+    at, true = estimated.at(shares), (kept(whole)[asked], whole.values["power_w"][:-1][asked])
+    said = np.array([at["rate"], at["power_w"]])
+    return np.abs(np.log(np.array(true) / said)) <= NORMAL_90 * off
 
 
 def kept(p: Profile) -> Floats:

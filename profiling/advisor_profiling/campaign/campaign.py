@@ -538,6 +538,7 @@ def measure_target(
         source=testbed.source,
         clock=testbed.clock,
         latencies=[process.latencies for process in processes],
+        offered=[spec.job.offered_rate for spec in target.specs],
         check=lambda: _check(processes),
     )
     window = measure(inputs, rules)

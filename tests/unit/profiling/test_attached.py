@@ -8,14 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core.job import ProgressSettings
+from advisor.core.gpu import Gpu
+from advisor.core.job import Job, ProgressSettings
+from advisor.core.records import SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
 from advisor_profiling import attached
-from advisor_profiling.attached import ToldProgress, find_told, watch
+from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, find_told, watch
 from advisor_profiling.window import VirtualClock
 
 US, ANOTHER = (os.getpid(),), (os.getppid(),)
+CARD = Gpu(uuid="GPU-1", model="NVIDIA H200", power_limit_w=700.0)
+
+
+def alone(told: ToldProgress | None, kept: list[SoloPoint] | None = None) -> SeenAlone:
+    """This process, as the job `train`; what is kept of it goes to `kept`."""
+
+    def keep(_pid: int, _job: Job, point: SoloPoint) -> None:
+        if kept is not None:
+            kept.append(point)
+
+    return SeenAlone(os.getpid(), Job(name="train", command=("train",)), told, keep)
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -92,9 +105,8 @@ def test_a_look_without_a_count_has_its_reason(monkeypatch: pytest.MonkeyPatch) 
         return count
 
     monkeypatch.setattr(attached, "_gpus", lambda _pid: [clock.sleep(0.3)][:0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    assert len([*watch(os.getpid(), None, 0.05, 0.05, clock)]) == 1
-    told = ToldProgress(ProgressSettings(), read)
-    *_, look = watch(os.getpid(), told, 2, 4, clock)
+    assert len([*watch(alone(None), 0.05, 0.05, clock)]) == 1
+    *_, look = watch(alone(ToldProgress(ProgressSettings(), read)), 2, 4, clock)
     assert (look.count, look.rate, look.fault) == (None, None, "the page is gone.")
 
 
@@ -113,3 +125,41 @@ def test_output_that_starts_again_is_counted_on(
     with log.open("a") as more:
         more.write("\x1b[1mstep 3\x1b[0m\nstep none\nstep 1\nstep 2\nstep 3\n")
     assert [told and (told.read(), told.close()) for told in both] == [(6, None), (7, None)]
+
+
+def one_look(watts: float = 300.0, *, is_whole: bool = True) -> GpuLook:
+    means = {"power_w": watts, "sm_active_percent": 40.0, "memory_free_mib": 1.0}
+    return GpuLook(gpu=CARD, means=means, pids=US, is_whole=is_whole, own_memory_mib=5000.0)
+
+
+def test_a_job_alone_is_kept_in_one_growing_window() -> None:
+    """Watts from when it counts on; after a minute, two, four: the same row of the store."""
+    kept = list[SoloPoint]()
+    one = alone(ToldProgress(ProgressSettings(), lambda: None), kept)
+    for second in range(0, 20, 2):
+        one.add(second, one_look(90.0), None, 70.0)
+    for second in range(20, 340, 2):
+        one.add(second, one_look(), 5.0 * second, 70.0)
+    assert [point.window_s for point in kept] == [60, 120, 240]
+    assert len({point.point_id for point in kept}) == 1
+    last = kept[-1]
+    assert (last.flags, last.share_percent, last.rate) == ((SEEN,), 100, pytest.approx(5.0))
+    assert (last.power_w, last.idle_power_w, last.memory_used_mib) == (300.0, 70.0, 5000.0)
+    assert (last.sm_active_percent, last.dram_active_percent) == (40.0, None)
+
+
+def test_nothing_is_kept_of_a_job_beside_another_or_that_stands_still() -> None:
+    """Nor of one that MPS may limit; the time alone begins anew once the other has left."""
+    kept = list[SoloPoint]()
+    one = alone(None, kept)
+    for second in range(0, 170, 2):
+        one.add(second, None if second == 50 else one_look(), None, None)
+    assert [(p.window_s, p.rate, p.rate_unit) for p in kept] == [(60, 1.0, UNCOUNTED_UNIT)]
+    assert kept[0].idle_power_w is None
+    limited = alone(None, kept)
+    for second in range(0, 100, 2):
+        limited.add(second, one_look(is_whole=False), None, None)
+    still = alone(ToldProgress(ProgressSettings(), lambda: 7.0), kept)
+    for second in range(0, 100, 2):
+        still.add(second, one_look(), 7.0, None)
+    assert len(kept) == 1

@@ -1,21 +1,29 @@
 """The head for jobs of which one window was seen: fitted, bundled, and asked."""
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from advisor.core.gpu import without_limits
+from advisor.core.objectives import NORMAL_90
 from advisor.core.records import ONE_WINDOW
 from advisor.errors import ModelError
-from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
-from advisor.predict.profiles import Profile, make_profiles
+from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, estimated_profile, window_of
+from advisor.predict.profiles import Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
-from advisor_models.one_window import OneWindowModel, bundled_one_window
-from advisor_training.one_window import fit_one_window, learnable
+from advisor_models.one_window import (
+    OneWindowHead,
+    OneWindowModel,
+    bundled_head,
+    bundled_one_window,
+)
+from advisor_training.learners import family_of
+from advisor_training.one_window import fit_one_window, learnable, left_out
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,10 @@ def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Prof
     """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
     fitted = OneWindowModel(fit_one_window(profiles))
     for profile in profiles[::10]:
-        ours, theirs = (m.profile(window_of(profile)) for m in (fitted, bundled_one_window()))
+        window = window_of(profile)
+        ours, theirs = (
+            estimated_profile(window, m.estimate(window)) for m in (fitted, bundled_one_window())
+        )
         np.testing.assert_allclose(ours.values["rate"], theirs.values["rate"], atol=1e-9)
         np.testing.assert_allclose(ours.values["power_w"], theirs.values["power_w"], rtol=1e-9)
 
@@ -40,7 +51,7 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
     for whole in profiles:
         window = window_of(whole)
         seen = {n: v for n, v in window.counters.items() if n not in lacking}
-        found = bundled_one_window().profile(replace(window, counters=seen))
+        found = bundled_head().profile(replace(window, counters=seen), is_server=False)
         rate, power = found.values["rate"], found.values["power_w"]
         assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (ONE_WINDOW,))
         assert np.diff([rate, power]).min() >= 0
@@ -57,7 +68,7 @@ def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Pro
     window = window_of(profiles[0])
     for limit_w, power_w in ((window.idle_power_w, window.idle_power_w), (700.0, 10.0)):
         odd = replace(window, power_limit_w=limit_w, power_w=power_w)
-        values = bundled_one_window().profile(odd).values
+        values = bundled_head().profile(odd, is_server=False).values
         assert np.isfinite([values["power_w"], values["rate"]]).all()
 
 
@@ -65,12 +76,32 @@ def test_sets_are_answered_for_from_windows(profiles: list[Profile]) -> None:
     """Without limits the law needs the whole GPU alone, so both say the same but for servers."""
     own = [p for p in profiles if p.gpu_model == "NVIDIA H200" and p.serving is None][:5]
     split = without_limits("uncapped", len(own))
-    seen = [bundled_one_window().profile(window_of(p)) for p in own]
+    seen = [bundled_head().profile(window_of(p), is_server=False) for p in own]
     uncounted = [replace(p, kernels=None) for p in own]
     one, whole = (SetPredictor().predict(ps, [split])[0] for ps in (seen, uncounted))
     assert one.power_w.value == pytest.approx(whole.power_w.value, rel=0.05)
     for estimated, known in zip(one.parts, whole.parts, strict=True):
         assert estimated.speed.value == pytest.approx(known.speed.value, abs=0.02)
+
+
+@pytest.mark.slow
+def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]) -> None:
+    """About nine of ten at shares of 20 to 80 %; half as wide they would not."""
+    held = dict[float, list[bool]]()
+    for model, own in islice(left_out(profiles), 0, None, 3):
+        family = family_of(own[0].job)
+        others = tuple(one for one in bundled_head().left_out if one.family != family)
+        head = OneWindowHead(model=model, left_out=others)
+        for whole in own:
+            seen = head.profile(window_of(whole), is_server=kind_of(whole) == "server")
+            shares = whole.shares[(whole.shares >= 20) & (whole.shares <= 80)]
+            true, said = whole.at(shares), seen.at(shares)
+            kept = np.minimum(1, true["rate"] / whole.values["rate"][-1])
+            offs = np.log([kept / said["rate"], true["power_w"] / said["power_w"]])
+            for part in (1.0, 0.5):
+                most = part * NORMAL_90 * seen.doubt_at(shares)
+                held.setdefault(part, []).extend((np.abs(offs) <= most).ravel().tolist())
+    assert np.mean(held[0.5]) < 0.8 < np.mean(held[1.0]) < 0.97
 
 
 def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,26 @@ def test_a_server_that_is_behind_alone_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("half", "half_ms", "text"),
+    [
+        (50.0, 8.0, "a answers as fast as it can: 100 steps/s alone"),
+        (50.0, 4000.0, "100 steps/s arrived at a while it ran alone: not declared"),
+        (100.0, 8.0, "100 steps/s arrived at a while it ran alone: not declared"),
+    ],
+    ids=["clients wait", "behind at half", "serves all at half"],
+)
+def test_a_server_without_a_demand_is_told_what_it_can_or_what_arrived(
+    half: float, half_ms: float, text: str
+) -> None:
+    latencies = ((50.0, half_ms), (100.0, 4.0))
+    serving = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=latencies)
+    own = profile("a", [half] * (len(SHARES) - 1) + [100.0], serving=serving)
+    told = said(decided({EQUAL: (0.9, 0.9, 300.0)}, own))
+    assert text in told
+    assert "its demand" not in told
+
+
+@pytest.mark.parametrize(
     ("most_ms", "limit"), [(None, ""), (30.0, " of 30 ms allowed")], ids=["free", "limited"]
 )
 def test_the_latency_is_told_with_what_is_allowed(most_ms: float | None, limit: str) -> None:

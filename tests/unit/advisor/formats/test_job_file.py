@@ -1,6 +1,7 @@
 """Job files: what is read, and that every fault names its place."""
 
 import json
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from other_user import mallory_does, shared_folder
 
 from advisor.core.job import InputData, Job, ProgressSettings
 from advisor.errors import InputError
-from advisor.formats.job_file import find_job, inline_job, load_job, sound_jobs
+from advisor.formats.job_file import find_job, inline_job, load_job, seen_job, sound_jobs
 from advisor.formats.yaml_fields import MAX_BYTES
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
@@ -353,3 +354,46 @@ def test_faulty_inline_job(
     """A command line is held to the rules of a file."""
     with pytest.raises(InputError, match=what):
         inline_job(name, command, ProgressSettings(**progress))
+
+
+def seen_name(folder: Path, *command: str, jobs: Path | None = None) -> str:
+    return seen_job(command, folder, ProgressSettings(), jobs or folder / "none").name
+
+
+def test_a_process_is_known_by_its_command_and_script(tmp_path: Path) -> None:
+    """Not by where it lies, nor by which Python; one more byte or word is another job."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder in (a, b):
+        folder.mkdir()
+        (folder / "Train Net.py").write_text("steps")
+    name = seen_name(a, "python3", "-u", "Train Net.py", "--lr", "1")
+    assert re.fullmatch("train-net-[0-9a-f]{8}", name)
+    assert (
+        seen_name(tmp_path, "/usr/bin/python3.11", "-u", f"{b}/Train Net.py", "--lr", "1") == name
+    )
+    assert seen_name(a, "python3", "-u", "Train Net.py", "--lr", "2") != name
+    (b / "Train Net.py").write_text("steps.")
+    assert seen_name(b, "python3", "-u", "Train Net.py", "--lr", "1") != name
+
+
+@pytest.mark.parametrize(
+    ("command", "stem"),
+    [
+        (("/venv/bin/python", "-m", "pkg.train", "--lr"), "pkg.train"),
+        (("/venv/bin/python", "/venv/bin/vllm", "serve", "m"), "vllm"),
+        (("/venv/bin/python", "/venv/bin/torchrun", "train.py"), "train"),
+        (("./nbody", "-n", "9"), "nbody"),
+        (("python", "-c", "~\n~"), "job"),
+    ],
+)
+def test_a_process_is_named_after_what_it_runs(
+    command: tuple[str, ...], stem: str, tmp_path: Path
+) -> None:
+    assert seen_name(tmp_path, *command)[:-9] == stem
+
+
+def test_a_registered_job_lends_its_name(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "mine.yaml").write_text("command: python train.py\nworkdir: .\n")
+    assert seen_name(tmp_path, "python3", "train.py", jobs=tmp_path) == "mine"
+    assert seen_name(tmp_path, "python3", "train.py", "x", jobs=tmp_path) != "mine"

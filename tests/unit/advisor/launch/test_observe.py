@@ -15,7 +15,7 @@ import advisor
 from advisor.core.gpu import Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
-from advisor.core.records import Observation, doubt, energy_apart_j
+from advisor.core.records import SEEN, Observation, Record, SoloPoint, doubt, energy_apart_j
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
 from advisor.launch.folder import (
@@ -270,7 +270,7 @@ class Kept:
         self.folder = create_folder(root / "home" / "launches", spec)
         self.watch = Watch(patch, Script(ends_s=20), Script())
         patch.setattr(observing, "time", self.watch.clock)
-        self.remembered: list[Observation] = []
+        self.remembered: list[Any] = []
         self.warnings: list[str] = []
         began = "2026-01-31T12:00:00.000000Z"
         self.keeper = Keeper(
@@ -450,3 +450,29 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     watch.go_on(60)
     later = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
+
+
+@pytest.mark.parametrize(("split", "seconds"), [((100.0,), 70), ((100.0,), 40), ((50.0,), 70)])
+def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: tuple[float, ...], seconds: int
+) -> None:
+    """For a minute at least, and all of the GPU; beside another there is an observation instead."""
+    spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
+    folder = create_folder(tmp_path / "home" / "launches", spec)
+    watch = Watch(monkeypatch, Script(), split=Split(split))
+    monkeypatch.setattr(observing, "time", watch.clock)
+    kept, warned = list[Record](), list[str]()
+    keeper = Keeper(folder, watch.monitor, GPU, "2026-01-31", kept.append, warned.append)
+    for _ in range(2 * seconds):
+        watch.go_on(0.5)
+        keeper.look()
+    watch.monitor.stop()
+    keeper.close("finished")
+    if seconds < 60 or split != (100.0,):
+        assert (kept, warned) == ([], [])
+        return
+    (point,) = kept
+    assert isinstance(point, SoloPoint)
+    assert (point.flags, point.run, point.memory_used_mib) == ((SEEN,), "l1", 5000.0)
+    assert (point.rate, point.power_w) == (pytest.approx(50.0), pytest.approx(400.0))
+    assert point.job_cpu_percent == pytest.approx(50.0)

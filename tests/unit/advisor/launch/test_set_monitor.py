@@ -1,6 +1,6 @@
 """A pair that is watched on a clock of its own: who ended how, and what was said about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +14,7 @@ from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 from advisor.core import records
 from advisor.core.gpu import Split, without_limits
 from advisor.core.job import Job, Reported, ResultsSettings
+from advisor.core.objectives import Interval
 from advisor.core.records import UNCOUNTED
 from advisor.errors import (
     AdvisorError,
@@ -25,6 +26,7 @@ from advisor.errors import (
 from advisor.launch import set_monitor
 from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
 from advisor.launch.observe import observe, pace_news, unsaid
+from advisor.launch.spec import Forecast, JobForecast, LaunchSet
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import running_job
 from advisor.runtime.backend import Sight, named_in_faults
@@ -653,6 +655,116 @@ def test_the_newest_batch_job_is_ended_where_that_was_asked(
     assert [len(one.parts) for one in seen] == [4, 3, 2]
     assert all("p99-broken" in one.flags for one in seen)
     assert not any(part.ended_first for part in seen[0].parts)
+
+
+ASKED = Job(name="serve", command=("true",), offered_rate=60.0, max_p99_ms=50)
+
+
+def cold(now_s: float) -> float:
+    """60 a second arrive; it begins after 15 s, and answers up to 72: until 90 s."""
+    return max(0.0, min(60 * now_s, 72 * (now_s - 15)))
+
+
+def test_a_server_that_catches_up_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its rate nor that of who runs beside it, nor its p99, before its queue is empty."""
+    script = replace(SLOW, rate=60.0, steps=cold)
+    watch = watched(monkeypatch, script, ASKED, TRAIN, parts={"solo_rate": 60.0})
+    watch.go_on(30)
+    monitor, seen = watch.monitor, set[float | None]()
+    for _ in range(58):
+        watch.go_on(1)
+        seen |= {*monitor.account.first.rates(), monitor.account.first.power_w()}
+    assert (seen, monitor.alarms()) == ({None}, [])
+    watch.go_on(30)
+    assert monitor.account.first.rates() == (pytest.approx(60), pytest.approx(50))
+    assert len(monitor.alarms()) == 1, "its p99 is watched from then on"
+    last = observe(monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert "backlog" not in last.flags
+    assert last.settled_s == pytest.approx(118 - 90 - 6, abs=4)
+
+
+def test_a_server_that_does_not_catch_up_in_two_minutes_is_flagged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = watched(monkeypatch, Script(rate=76.5), replace(ASKED, max_p99_ms=None), TRAIN)
+    watch.go_on(110)
+    assert watch.monitor.account.first.rates() == (None, None)
+    watch.go_on(30)
+    seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert ("backlog" in seen.flags, seen.parts[0].rate) == (True, pytest.approx(76.5))
+
+
+def falls(now_s: float) -> float:
+    """60 requests/s arrive for 200 s, and 20 after that."""
+    return 60 * min(now_s, 200) + 20 * max(0.0, now_s - 200)
+
+
+LESS = Forecast(
+    model_version="m",
+    jobs=(JobForecast(rate=Interval(20.0, 19.0, 21.0), solo_rate=20.0),) * 2,
+    power_w=Interval(250.0, 240.0, 260.0),
+    work_per_joule=Interval(0.005, 0.004, 0.006),
+    coverage=0.9,
+)
+
+
+@pytest.mark.parametrize(
+    ("choice", "broken", "outcome"),
+    [
+        ("tell", "b", "running"),
+        ("end-newest", "b", "stopped"),
+        ("end-newest", "", "running"),
+        ("end-newest", "fails", "running"),
+    ],
+)
+def test_another_demand_renews_once_what_is_expected(
+    monkeypatch: pytest.MonkeyPatch, choice: str, broken: str, outcome: str
+) -> None:
+    asked = list[Any]()
+
+    def renew(pair: LaunchSet, demands: Sequence[float | None]) -> tuple[Forecast, tuple[str, ...]]:
+        asked.append((len(pair.parts), list(demands)))
+        if broken == "fails":
+            raise RuntimeError("no model")
+        return LESS, ("serve breaks its promise",) if broken else ()
+
+    script = replace(FAST, rate=60.0, steps=falls)
+    watch = watched(
+        monkeypatch, script, ASKED, TRAIN, renew=renew, when_p99_breaks=choice,
+        parts={"solo_rate": 60.0},
+    )  # fmt: skip
+    watch.go_on(300)
+    assert (asked, watch.monitor.jobs[0].status().demand) == ([], None)
+    watch.go_on(300)
+    assert asked == [(2, [pytest.approx(20), None])]
+    if broken == "fails":
+        assert watch.monitor.alarms()[-1] == "no forecast at another demand: no model"
+        return
+    server = watch.monitor.jobs[0].status()
+    assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
+    assert server.predicted_rate == LESS.jobs[0].rate
+    assert watch.outcomes == ["running", outcome]
+    told = watch.monitor.alarms()
+    assert told[0].startswith("20 steps/s arrive at serve, which declares 60")
+    assert (len(told), "serve breaks its promise" in told[-1]) == (1 + bool(broken), bool(broken))
+    seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
+    assert "other-demand" in seen.flags
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_server_that_is_starved_has_no_other_demand(
+    monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """It answers a third, each one later; or tells no latencies, so that nobody knows."""
+    watch = watched(monkeypatch, Script(rate=60.0, steps=falls), ASKED, TRAIN)
+
+    def latencies() -> tuple[int, ...]:
+        newest = latency_bucket(0.02 + 0.05 * max(0.0, watch.clock.now_s - 1000))
+        return tuple(1000 * (bucket <= newest) for bucket in range(LATENCY_BUCKETS * tells))
+
+    monkeypatch.setattr(watch.jobs[0], "latencies", latencies)
+    watch.go_on(600)
+    assert watch.monitor.jobs[0].demand is None
 
 
 @given(

@@ -502,7 +502,7 @@ def test_of_a_trial_time_and_energy_count_and_no_work(launch: Launch) -> None:
         # What was not measured is known to be worth nothing.
         (Script(hangs_s=0), Script(), {}, 1, "40/60 not measured"),
         (Script(rate=60, late_ms=(90.0,)), Script(late_ms=(9.0,)), {"max_p99_ms": 50.0}, 1,
-         "had a p99 of"),
+         "with a p99 of"),
         # A server that works off what has queued up does no more than is asked of it.
         (Script(rate=105), Script(rate=250), {"offered_rate": 100.0}, 0, "40/60 5 of work per kJ"),
     ],

@@ -48,6 +48,7 @@ from advisor.predict.predictions import (
     Predictions,
     predict_exclusive,
     predicted_part,
+    with_doubt,
 )
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
@@ -596,6 +597,10 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
         else active_job(f"j{n}", dice.uniform(3, 99), dice.uniform(150, 690))
         for n in range(4)
     ]
+    profiles = [
+        dataclasses.replace(p, doubt=np.full((2, len(p.shares)), dice.choice([0.0, 0.2])))
+        for p in profiles
+    ]
     many = many_alone(profiles)
     kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
     seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
@@ -613,13 +618,16 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
         )
     )
     split = answers.way(tuple(kinds), level)
-    (wanted,) = SetPredictor().predict([profiles[k] for k in kinds], [split])
+    own = [profiles[kind] for kind in kinds]
+    (wanted,) = with_doubt(SetPredictor().predict(own, [split]), own)
     speeds = [part.speed.value for part in wanted.parts]
     assert np.minimum(speed[0, :jobs], 1) == pytest.approx(speeds)
     assert watts[0] == pytest.approx(wanted.power_w.value)
     assert cost <= placing.cost(0, kinds, speeds, wanted.power_w.value) * (1 + 1e-9)
     low = [part.speed.low for part in wanted.parts]
     assert (low_end[0, :jobs] >= np.array(low) - 1e-9).all()
+    rest = [n for n, p in enumerate(own) if p.serving is None]
+    assert low_end[0, rest] == pytest.approx(np.array(low)[rest])
 
 
 @few

@@ -16,10 +16,11 @@ from store_points import point
 
 from advisor.core.gpu import NINE, UNCAPPED
 from advisor.core.objectives import Policy
-from advisor.core.records import SoloPoint
+from advisor.core.records import BACKLOG, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError
+from advisor.launch.job_monitor import relative
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import (
     COLUMNS,
@@ -33,6 +34,7 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
+    with_demand,
 )
 from advisor_data.bundled import bundled_set_references
 
@@ -232,6 +234,42 @@ def test_a_profile_knows_its_demand() -> None:
     (found,) = make_profiles(points).values()
     assert found.serving == serving(rate_noise=pytest.approx(0.01))
     assert "latency_p99_ms" not in found.missing
+
+
+def test_a_queue_at_the_start_is_neither_demand_nor_tail() -> None:
+    """76.5 of 60 a second, p99 1,375 ms; a launch that serves all 60 has its whole speed."""
+    known = {"offered_rate": 60.0, "latency_p50_ms": 900.0, "power_w": 300.0}
+    half = point(1, share_percent=50.0, rate=60.0, latency_p99_ms=180.0, **known)
+    whole = point(2, share_percent=100.0, rate=76.5, latency_p99_ms=1375.0, **known)
+    (found,) = make_profiles([half, whole]).values()
+    assert (found.whole_gpu_rate, found.whole_gpu_p99_ms) == (60.0, 180.0)
+    assert relative(60.0, found.whole_gpu_rate) == 1.0
+    assert BACKLOG in found.flags
+    undeclared = [dataclasses.replace(one, offered_rate=None) for one in (half, whole)]
+    assert [p.whole_gpu_rate for p in make_profiles(undeclared).values()] == [60.0]
+    assert serving().rate_alone(90.0) == 90.0, "what falls short of its demand is behind"
+
+
+@pytest.mark.parametrize(
+    ("rate", "served", "power_w", "tails"),
+    [(25.0, [25, 25, 25], [125, 125, 125], 4), (400.0, [60, 300, 400], [160, 400, 500], 0)],
+)
+def test_a_server_at_another_demand(
+    rate: float, served: list[float], power_w: list[float], tails: int
+) -> None:
+    """60 of 100 requests/s served at 10 %, so 300 at half, if they came; each takes 1 J."""
+    known: dict[str, Any] = {"offered_rate": 100.0, "idle_power_w": 100.0, "power_limit_w": 500.0}
+    points = [
+        point(n, share_percent=share, rate=rate, power_w=100 + rate, **known)
+        for n, (share, rate) in enumerate(((10.0, 60.0), (50.0, 100.0), (100.0, 100.0)))
+    ]
+    (at_100,) = make_profiles(points).values()
+    found = with_demand(dataclasses.replace(at_100, serving=serving()), rate)
+    assert found.serving is not None
+    assert (found.serving.offered_rate, len(found.serving.latency_p99_ms)) == (rate, tails)
+    assert found.values["rate"].tolist() == pytest.approx(served)
+    assert found.values["power_w"].tolist() == pytest.approx(power_w)
+    assert with_demand(TRAINING, rate) is TRAINING
 
 
 @given(st.floats(10, 100))

@@ -71,12 +71,12 @@ def test_law_of_priority_is_the_fitted_one(
 
 @pytest.mark.slow
 def test_law_of_tails_is_the_fitted_one(defined: Callable[[str], dict[str, Any]]) -> None:
-    """In turns the value is the median itself, over the p99 alone."""
+    """In turns the value is the median itself."""
     tails = defined("tails.py")
     rows = tails["measured_rows"]("")
     counted, guessed = (tails["windows"](rows, is_counted=own) for own in (True, False))
     laws = [tails["fitted"](tails["under_mps"](own)) for own in (counted, guessed)]
-    assert laws[0][0] == sets.TAILS
+    assert (laws[0][0], tails["turn_ms"](counted)) == (sets.TAILS, sets.TURN_MS)
     errors = tails["errors"]([*counted, *guessed], [*laws[0][1], *laws[1][1]])
     assert errors.keys() == sets.P99_ERRORS.keys()
     for of_class, (low, middle, high, _) in errors.items():

@@ -21,9 +21,10 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     BELOW_NORMAL,
-    CHANGE_S,
     FULLER,
+    P99_ERRORS,
     TAILS,
+    TURN_MS,
     TURNS_KEPT,
     AnyWay,
     JobsAlone,
@@ -223,27 +224,39 @@ def test_in_turns_no_job_gets_longer_than_it_wants() -> None:
     assert in_turns(big, server) == pytest.approx([TURNS_KEPT * 0.8, 1.0])
 
 
-def test_in_turns_each_gap_costs_a_change_to_every_other_job() -> None:
-    small = of_kernels("small", CHANGE_S, 4.0, flags=("cpu-bound",))
-    for copies in (2, 3, 5):
-        assert in_turns(*[small] * copies) == pytest.approx([TURNS_KEPT / copies] * copies)
-    beside_long, beside_short = (
-        in_turns(small, of_kernels("big", each_s, 99.0))[0] for each_s in (1e-3, 1e-5)
+def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:
+    """Its host goes on queueing kernels while others have their turns."""
+    small, half_idle = (
+        of_kernels("small", 1e-5, active, flags=("cpu-bound",)) for active in (4.0, 36.0)
     )
-    assert beside_short < 0.6 * TURNS_KEPT < 0.9 * TURNS_KEPT < beside_long < TURNS_KEPT
+    assert in_turns(*[small] * 5) == pytest.approx([TURNS_KEPT] * 5)
+    # Each of three wants the time of its kernels, 0.36, and half of that to 0.36 ** 0.5.
+    assert in_turns(*[half_idle] * 3) == pytest.approx([TURNS_KEPT / 3 / 0.48] * 3)
+
+
+def test_in_turns_a_request_waits_for_the_turn_of_each_other_job() -> None:
+    server, big = job("server", serving=TIMED), of_kernels("big", 1e-3, 99.0)
+    for others in (1, 3):
+        found = predicted([server, *[big] * others], without_limits("time-sliced", others + 1))
+        latency_ms = found.parts[0].latency_p99_ms
+        assert latency_ms is not None
+        # Alone it takes 4 ms.
+        said_ms = 4.0 * (1 + others) + others * TURN_MS
+        assert latency_ms.value == pytest.approx(said_ms * P99_ERRORS["time-sliced"].value)
 
 
 def test_a_server_saves_power_beside_others() -> None:
-    """Not where it has SMs of its own, or only its turns."""
+    """Not where it has SMs of its own."""
     server = of_kernels("server", 1e-4, 40.0, serving=SERVING, power_w=400.0)
     pair = [server, of_kernels("small", 1e-4, 30.0, flags=("cpu-bound",))]
     saved = alone_at(pair, np.array([[100.0, 50.0], [100.0, 50.0]])).saved()
     assert saved.tolist() == [pytest.approx([0.3 * FULLER, 0.0]), [0.0, 0.0]]
     idle_w = active_idle_w(server)
-    for sharing, drawn in (("uncapped", 1 - 0.3 * FULLER), ("time-sliced", 1.0)):
-        found = predicted(pair, without_limits(sharing, 2))  # type: ignore[arg-type]
+    for split in (without_limits("uncapped", 2), without_limits("time-sliced", 2)):
+        found = predicted(pair, split)
         own_w = found.parts[1].speed.value * (200 - idle_w)
-        assert found.power_w.value == pytest.approx(idle_w + drawn * (400 - idle_w) + own_w)
+        server_w = (1 - 0.3 * FULLER) * (400 - idle_w)
+        assert found.power_w.value == pytest.approx(idle_w + server_w + own_w)
 
 
 def test_a_limit_protects_where_it_leaves_sms_of_their_own() -> None:
@@ -352,10 +365,10 @@ def split_of(point: PairPoint) -> Split:
 
 
 def test_small_jobs_in_turns_are_said_to_keep_what_they_kept() -> None:
-    """In the mean of sets of three, by profiles of other cards and hosts."""
+    """In the mean, by profiles of other cards and hosts."""
     offs = list[float]()
     for point, profiles in measured(bundled_set_references()):
-        if point.mode == "time-sliced" and len(profiles) == 3:
+        if point.mode == "time-sliced":
             parts = predicted(profiles, split_of(point)).parts
             offs += [
                 found.speed.value - (part.rate or 0.0) / own.whole_gpu_rate
@@ -421,3 +434,22 @@ def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
     assert calm
     assert limited
     assert calm.high / calm.value < limited.high / limited.value
+
+
+def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
+    """Where its share was estimated; expected values, its partner and the whole GPU stay."""
+    doubt = np.array([[0.3] * 9 + [0.0], [0.1] * 9 + [0.0]])
+    known, sure = job("a"), job("b")
+    splits = [Split((30.0, 70.0)), without_limits("uncapped", 2)]
+    before, after = (
+        AnyWay(SetPredictor()).predict([one, sure], splits)
+        for one in (known, replace(known, doubt=doubt))
+    )
+    np.testing.assert_allclose(after.speeds[0], before.speeds[0])
+    np.testing.assert_allclose(after.speeds[:, :, 1], before.speeds[:, :, 1])
+    np.testing.assert_allclose(after.power_w[:, 1], before.power_w[:, 1])
+    np.testing.assert_allclose(after.speeds[:, 1], before.speeds[:, 1])
+    assert after.speeds[1, 0, 0] < 0.9 * before.speeds[1, 0, 0]
+    assert after.speeds[2, 0, 0] == before.speeds[2, 0, 0] == 1, "no faster than alone"
+    assert after.power_w[1, 0] < before.power_w[1, 0] < before.power_w[2, 0] < after.power_w[2, 0]
+    assert after.efficiency_factors[0, 0] < before.efficiency_factors[0, 0]

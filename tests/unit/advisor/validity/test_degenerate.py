@@ -12,6 +12,7 @@ from simple_pairs import pair, solo
 from unsafe_counts import checked_132
 
 from advisor.core.records import (
+    BACKLOG,
     DEGENERATE,
     DOUBTFUL,
     SLOW_ALONE,
@@ -19,6 +20,7 @@ from advisor.core.records import (
     PairPoint,
     Record,
     SoloPoint,
+    is_catching_up,
 )
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import (
@@ -26,7 +28,7 @@ from advisor.validity.points import (
     LARGEST_DROP,
     SAME_ARITHMETIC,
     SAME_CLOCK,
-    energy_above_idle_j,
+    energy_above_j,
     expected_energy_j,
     undisputed,
     with_flags,
@@ -131,6 +133,27 @@ def test_one_slow_window_of_a_launch_bound_job_condemns_no_other() -> None:
     assert flagged([*points, slow]) == [], "the same point twice is one"
 
 
+def waiting(share: float, rate: float, energy_j: float = 0.1, **fields: Any) -> SoloPoint:
+    """A job that waits for its host at active idle power, and takes so much for a step itself."""
+    power_w = {"power_w": IDLE_W + 45 + energy_j * rate, "active_idle_power_w": IDLE_W + 45}
+    return at(share, rate=rate, flags=("cpu-bound",), **{**power_w, **fields})
+
+
+def test_a_host_that_was_faster_for_one_window_accuses_nobody() -> None:
+    sweep = [waiting(10, 74), waiting(26, 111), waiting(50, 77), waiting(90, 96), waiting(100, 62)]
+    assert flagged(sweep) == []
+    unknown = [dataclasses.replace(point, active_idle_power_w=None) for point in sweep]
+    assert flagged(unknown) == [26], "no active idle power: the time counts as work"
+    wrong = [waiting(26, 77, 0.5), *(waiting(*of, 1.0) for of in ((50, 77), (90, 96), (100, 62)))]
+    assert flagged(wrong) == [26]
+
+
+def test_a_difference_within_two_standard_errors_accuses_nobody() -> None:
+    assert flagged([at(50, 1.6, rate_stderr=2.0), at(100)]) == [50]
+    assert flagged([at(50, 1.6, rate_stderr=8.0), at(100)]) == []
+    assert flagged([at(50, 1.6), at(100, power_stderr_w=25.0)]) == []
+
+
 ENERGIES = st.lists(st.floats(0.1, 10), min_size=2, max_size=10)
 
 
@@ -149,11 +172,11 @@ def test_every_flag_has_a_reason_and_a_second_look_changes_nothing(
     once = with_solo_flags(points)
     assert with_solo_flags(once) == once
     for point in once:
-        own, expected = energy_above_idle_j(point), expected_energy_j(point, points)
+        own, expected = energy_above_j(point), expected_energy_j(point, points)
         if DEGENERATE in point.flags:
             assert own is not None
             assert expected is not None
-            assert own < (1 - LARGEST_DROP) * expected
+            assert own[0] < (1 - LARGEST_DROP) * expected[0]
 
 
 @given(ENERGIES, st.floats(0.01, 100), st.data())
@@ -213,9 +236,39 @@ def test_other_doubtful_points_stand_where_there_are_no_others() -> None:
 
 def test_the_bundled_points_carry_the_flag_already() -> None:
     solos = bundled_solo_points()
-    assert flagged(solos) == [p.share_percent for p in solos if DEGENERATE in p.flags]
+    assert with_solo_flags(solos) == solos
     assert with_pair_flags(bundled_pair_points(), solos) == bundled_pair_points()
     assert with_solo_flags(bundled_reference_points()) == bundled_reference_points()
+
+
+def backlogs(*points: SoloPoint) -> list[float]:
+    return [p.share_percent for p in with_solo_flags(points) if BACKLOG in p.flags]
+
+
+def server(share: float, rate: float, p50_ms: float, p99_ms: float, /, **fields: Any) -> SoloPoint:
+    latencies = {"latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms}
+    values: dict[str, Any] = {"offered_rate": 60.0, **latencies, **fields}
+    return solo(share_percent=share, rate=rate, **values)
+
+
+def test_more_answers_than_arrive_have_waited_in_a_queue() -> None:
+    assert backlogs(server(100, 76.5, 900, 1375)) == [100]
+    assert backlogs(server(100, 70, 900, 1375)) == [], "within chance of 300 requests"
+    assert backlogs(server(50, 76.5, 5, 20)) == [50], "a burst, or more arrives than is declared"
+    assert is_catching_up(76.5, 60, 5, 900)
+    assert not is_catching_up(76.5, 60, 5, 5), "nothing waited"
+
+
+@pytest.mark.parametrize("offered_rate", [60.0, None])
+def test_a_tail_on_the_whole_gpu_that_is_far_above_that_at_half_is_a_doubt(
+    offered_rate: float | None,
+) -> None:
+    halves = [server(share, 60, 60, ms) for share, ms in ((20, 2000), (47, 180), (90, 1375))]
+    whole = server(100, 60, 60, 1375, offered_rate=offered_rate)
+    assert backlogs(*halves, whole) == [100]
+    assert backlogs(*halves, replace(whole, latency_p99_ms=260.0)) == []
+    assert backlogs(*halves[::2], whole) == [], "nearest to half is the one at 20 %"
+    assert backlogs(replace(halves[1], flags=("heat",)), whole) == []
 
 
 def sweep(*rates: float) -> list[SoloPoint]:

@@ -17,7 +17,7 @@ from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.profiles import Serving
 from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
-from advisor_advice.forecasting import recommended, with_forecast, with_kept
+from advisor_advice.forecasting import recommended, renewed, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_data import open_store
 from advisor_models.registry import Registry
@@ -57,6 +57,18 @@ def wanted(file: Path | None, *jobs: JobRequest, **fields: Any) -> ResolvedLaunc
     seen = fields.pop("seen", None)
     asked = LaunchRequest.of(*(jobs or ("a", "b")), **fields)
     return ResolvedLaunch(request=asked, profiles=file, card=seen)
+
+
+def test_another_demand_has_another_forecast_and_may_break_a_promise(settings: Settings) -> None:
+    parts = tuple(
+        LaunchPart(job=Job(name=name, command=("true",)), min_speed=least, solo_rate=rate)
+        for name, least, rate in (("bert-serve-30", 0.6, 2500.0), ("resnet50-train", 0.4, 3000.0))
+    )
+    gpu = Gpu(uuid="GPU-9", model="NVIDIA H200", units_total=132)
+    forecast, broken = renewed(LaunchSet(split=EQUAL, parts=parts), (800.0, None), gpu, settings)
+    assert [round(job.solo_rate) for job in forecast.jobs] == [800, 3000], "on its host"
+    assert [round(job.rate.value) for job in forecast.jobs] == [400, 1500]
+    assert broken == ("bert-serve-30 at 0.50 of its speed, below 0.60",)
 
 
 def test_limits_of_those_that_run_are_those_of_a_join() -> None:

@@ -80,12 +80,12 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
     ("names", "launches"),
     [
         (TWO, [("time-sliced", *TWO)]),
-        (("bert-serve-10", "bert-infer"), [("limited", "bert-infer")]),
+        (("bert-serve-10", "unknown"), [("limited", "unknown")]),
         (
             ("bert-serve-10", "bert-infer", *TWO),
             [
-                ("limited", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
                 ("limited", "matmul-fp16"),
+                ("time-sliced", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
             ],
         ),
     ],

@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -193,6 +194,33 @@ def test_waiting_clients_stay_off_the_cores_of_measured_jobs() -> None:
     process.go(1)
     process.hold()
     assert job.log == [cores.waiting, cores.slots[1], "go", "hold", cores.waiting]
+
+
+def test_jobs_of_a_second_testbed_have_cores_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first keeps the process to one core, and gives the others back when it ends."""
+    own = [frozenset(range(8))]
+
+    def keep(_: int, cores: Iterable[int]) -> None:
+        own.append(frozenset(cores))
+
+    def kept(_: int) -> frozenset[int]:
+        return own[-1]
+
+    monkeypatch.setattr(os, "sched_setaffinity", keep)
+    monkeypatch.setattr(os, "sched_getaffinity", kept)
+    backend = Mock(gpu=GPU, max_clients=48)
+    monkeypatch.setattr(testbed, "live_backend", Mock(return_value=nullcontext(backend)))
+    monkeypatch.setattr(testbed, "open_source", Mock())
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home")})
+    plans = list[tuple[frozenset[int], ...]]()
+    for _ in range(2):
+        with testbed.live_testbed(settings, "0", None, None, "run") as live:
+            plans.append(live.cores.slots)
+            assert own[-1] == live.cores.own
+    assert plans[0] == plans[1]
+    assert not plans[0][0] & plans[0][1]
 
 
 def test_every_core_is_looked_at_and_the_thread_goes_back() -> None:

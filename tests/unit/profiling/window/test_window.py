@@ -1,3 +1,4 @@
+import bisect
 import dataclasses
 import json
 import math
@@ -188,6 +189,78 @@ def test_window_goes_on_for_a_starved_partner(step_s: float, window_s: float) ->
     starved = window.rates[1]
     assert (starved is None) == (step_s >= 50)
     assert starved is None or starved.mean == pytest.approx(1 / step_s, rel=0.05)
+
+
+def queue(
+    clock: VirtualClock,
+    could: float,
+    *,
+    waits_s: float = 0.0,
+    cold_s: float = 0.0,
+    work_s: float = 0.05,
+    burst: bool = False,
+    offered: float | None = 60.0,
+) -> WindowInputs:
+    """60 requests/s; it answers `could` in turn, begins after so long, and some wait by then."""
+    ends, answers = list[float](), list[tuple[int, ...]]()
+    came_s, free_s, counts = -waits_s, cold_s, [0] * LATENCY_BUCKETS
+    while came_s < 200:
+        came_s += 1 / (240.0 if burst and 0 < came_s < 5 else 60.0)
+        free_s = max(came_s, free_s) + 1 / could
+        counts[latency_bucket(free_s + work_s - came_s)] += 1
+        ends.append(free_s + work_s)
+        answers.append(tuple(counts))
+
+    def count() -> int:
+        return bisect.bisect_right(ends, clock.now_s())
+
+    return WindowInputs(
+        counts=[count],
+        source=ScriptedSource(clock, lambda _: 300.0),
+        clock=clock,
+        latencies=[lambda: answers[done - 1] if (done := count()) else (0,) * LATENCY_BUCKETS],
+        offered=[offered],
+    )
+
+
+@pytest.mark.parametrize("offered", [60.0, None])
+@pytest.mark.parametrize(
+    ("could", "script", "settle_s"),
+    [
+        (76.5, {}, 1.5),
+        (76.5, {"waits_s": 20.0}, 72.7),
+        (76.5, {"cold_s": 15.0}, 69.5),
+        (200.0, {"waits_s": 20.0, "cold_s": 15.0}, 30.0),
+        (150.0, {"work_s": 4.0}, 18.0),
+    ],
+)
+def test_a_window_opens_when_the_queue_of_a_server_is_empty(
+    offered: float | None, could: float, script: dict[str, Any], settle_s: float
+) -> None:
+    """1,200 requests that wait are answered at 16.5 a second beside those that arrive."""
+    window = measure(queue(VirtualClock(), could, offered=offered, **script), RULES)
+    assert (window.settled, window.drains) == (True, False)
+    assert window.settle_s == pytest.approx(settle_s, abs=5)
+    assert window.rates[0] is not None
+    assert window.rates[0].mean == pytest.approx(60, rel=0.03)
+    steady_ms = 1000 * (script.get("work_s", 0.05) + 1 / could)
+    assert window.latencies[0] == pytest.approx((steady_ms, steady_ms), rel=0.1)
+
+
+def test_a_burst_beyond_the_demand_is_waited_for() -> None:
+    window = measure(queue(VirtualClock(), 300, burst=True), RULES)
+    assert 5 < window.settle_s < 9
+    assert window.rates[0] is not None
+    assert window.rates[0].mean == pytest.approx(60, rel=0.03)
+
+
+def test_a_queue_that_is_not_emptied_in_two_minutes_is_flagged() -> None:
+    window = measure(queue(VirtualClock(), 67, waits_s=20), RULES)
+    assert (window.drains, window.settle_s) == (True, pytest.approx(120, abs=1))
+    behind = measure(queue(VirtualClock(), 40), RULES)
+    assert (behind.drains, behind.settle_s < 4) == (False, True), "it is never empty"
+    short = measure(queue(VirtualClock(), 67, waits_s=20), rules_for(0.1))
+    assert short.settle_s < 7
 
 
 def test_latencies_are_those_of_the_window_alone() -> None:
@@ -483,11 +556,11 @@ def changed(**window: object) -> WindowResult:
     return dataclasses.replace(TAKEN, window=dataclasses.replace(WINDOW, **window))
 
 
-def served(stderr: float) -> WindowResult:
+def served(stderr: float, rate: float = 100.0) -> WindowResult:
     """A server of 100 requests a second, in a window of 5 s."""
     server = dataclasses.replace(JOB, offered_rate=100.0)
     return dataclasses.replace(
-        taken(solo(server, Share(50)), {"rate_stderr": stderr}),
+        taken(solo(server, Share(50)), {"rate": rate, "rate_stderr": stderr}),
         window=dataclasses.replace(WINDOW, window_s=5.0),
     )
 
@@ -528,6 +601,8 @@ def pulsing(counter_power_w: float) -> WindowResult:
         # Of 100 requests a second in 5 s: 4.5 % either way, half as much more allowed.
         (served(6.0), ()),
         (served(8.0), ("noisy-rate",)),
+        (served(1.0, rate=114.0), ("backlog",)),
+        (changed(drains=True), ("backlog",)),
     ],
 )
 def test_each_fault_has_its_flag(result: WindowResult, flags: tuple[str, ...]) -> None:

@@ -2,20 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from advised import points_file, profile, profiles, settings_of, solo_points
 from small_model import make_profile
 
-from advisor.core.records import ONE_WINDOW, SoloPoint
+from advisor.core.records import ONE_WINDOW, SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice.profiles import (
     ProfilesOfJob,
+    all_profiles,
     checked_on,
     find_profiles,
     no_profile,
     on_one_gpu,
+    own_profiles,
     with_idle_power,
 )
 from advisor_data import open_store
@@ -221,3 +224,42 @@ def test_active_idle_power_is_as_far_above_as_the_model_has_seen() -> None:
     assert [p.active_idle_power_w - p.idle_power_w for p in found.profiles] == [60.0, 36.0]
     again, _ = with_idle_power(known, {"active_idle_above_w": 36.0})
     assert all(p is q for p, q in zip(found.profiles, again.profiles, strict=True))
+
+
+def seen(job: str = "mine", **changes: Any) -> SoloPoint:
+    """A window of a job that was watched on the whole GPU."""
+    whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
+    given = {"gpu_model": BUNDLED_MODEL, "job": job, "flags": (SEEN,), "run": "seen", **changes}
+    return replace(whole, **given)
+
+
+def test_what_was_seen_never_moves_a_full_profile(settings: Settings) -> None:
+    """Another host may be slower: rates that all speeds divide by are those that were profiled."""
+    profiled = [*solo_points("mine")]
+    stored(settings, *profiled)
+    before = find_profiles(["mine"], settings).a
+    whole = max(profiled, key=lambda p: p.share_percent)
+    stored(
+        settings,
+        seen(gpu_model=whole.gpu_model, rate=whole.rate / 2, power_w=1.5 * (whole.power_w or 1)),
+    )
+    after = find_profiles(["mine"], settings).a
+    for name in ("rate", "power_w"):
+        assert [*after.values[name]] == [*before.values[name]]
+
+
+def test_windows_that_were_seen_make_one_estimate(settings: Settings) -> None:
+    """By their lengths; one that was not counted says watts, and no rate."""
+    at = "2026-11-0{}T00:00:00Z".format
+    short = seen(rate=10.0, power_w=300.0, window_s=60.0, started_at=at(1))
+    long = seen(rate=20.0, power_w=400.0, window_s=180.0, started_at=at(2))
+    uncounted: dict[str, Any] = {"rate": 1.0, "rate_unit": UNCOUNTED_UNIT, "rate_stderr": None}
+    stored(settings, short, long, seen(power_w=320.0, window_s=60.0, started_at=at(3), **uncounted))
+    stored(settings, seen("never", started_at=at(1), **uncounted))
+    counted, never = find_profiles(["mine", "never"], settings).profiles
+    assert (counted.rate_unit, counted.whole_gpu_rate) == (short.rate_unit, 17.5)
+    assert counted.whole_gpu_power_w == pytest.approx((300 * 60 + 400 * 180 + 320 * 60) / 300)
+    assert (never.rate_unit, never.whole_gpu_rate) == (UNCOUNTED_UNIT, 1.0)
+    everything = all_profiles(settings, BUNDLED_MODEL)
+    assert {"mine", "never", "bert-train"} <= everything.keys()
+    assert own_profiles(settings) == {}, "an audit takes these for sure"

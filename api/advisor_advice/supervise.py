@@ -1,4 +1,4 @@
-"""The process behind one launch: `python -P -m advisor_profiling.supervise FOLDER`.
+"""The process behind one launch: `python -P -m advisor_advice.supervise FOLDER`.
 
 `advisor launch` and the service start it; people do not. Its secrets come as JSON through its
 standard input (advisor/launch/start.py).
@@ -9,14 +9,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from advisor.core.records import Observation
+from advisor.core.gpu import Gpu
+from advisor.core.records import Record
 from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.spec import LaunchSpec
+from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
@@ -73,12 +74,21 @@ def _open_context(
                 gpu, "uncapped" if sharing == "time-sliced" else None, settings
             ),
             remember=lambda seen: _remember(seen, settings),
+            renew=lambda pair, demands: _renewed(pair, demands, gpu, settings),
         )
 
 
-def _remember(seen: Observation, settings: Settings) -> None:
+def _remember(seen: Record, settings: Settings) -> None:
     with open_store(settings.database_url, settings.home) as store:
         store.add([seen])
+
+
+def _renewed(
+    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
+) -> tuple[Forecast, tuple[str, ...]]:
+    from advisor_advice.forecasting import renewed  # a launch needs no model before
+
+    return renewed(pair, demands, gpu, settings)
 
 
 @contextmanager
