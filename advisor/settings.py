@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE, PRIORITY
-from advisor.core.objectives import Prices, find_objective
-from advisor.core.policy import POLICY, Policy
+from advisor.core.objectives import POLICY, Policy, Prices, find_objective
 from advisor.errors import InputError, UnsafeFileError
 from advisor.files import belongs_to_us, open_file
 

@@ -21,8 +21,7 @@ from advisor.client.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.answers import BatchItem, Gains, Recommendation
 from advisor.wire.lists import (

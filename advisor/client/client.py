@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 import advisor
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import Observation, Point, Record, SoloPoint
-from advisor.core.split import ADVISED_JOBS
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
@@ -26,8 +26,7 @@ from advisor.launch.overview import (
     LaunchList,
     Overview,
 )
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
     BatchAnswer,

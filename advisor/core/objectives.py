@@ -1,4 +1,4 @@
-"""What a split is worth, and what a given amount of work takes in it. Pure arithmetic.
+"""What a split is worth, what a given amount of work takes in it, and the policy. Pure arithmetic.
 
 To compare splits, the work of different jobs must be added up. `energy-efficiency` counts it in
 the joules that it takes alone, `throughput-per-watt` in the seconds that it takes alone, and
@@ -18,9 +18,57 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from advisor.core.split import Split, best_within_tie
+from advisor.core.gpu import Split, best_within_tie
 from advisor.core.wording import less_or_more
 from advisor.errors import InputError
+
+NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An expected value, and the bounds that hold it with the predictor's coverage."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def sure(cls, value: float) -> "Interval":
+        """Of what was measured, not predicted."""
+        return cls(value, value, value)
+
+    def times(self, factor: float) -> "Interval":
+        """The interval of a positive multiple of the value."""
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+    def spread_by(self, variance: float) -> "Interval":
+        """The interval with bounds further out, by a variance of the value's logarithm.
+
+        Below 0 that much is taken out of them again.
+        """
+        more = math.copysign(NORMAL_90**2, variance) * abs(variance)
+        low, high = (
+            math.sqrt(max(0.0, math.log(bound / self.value) ** 2 + more)) if bound else math.inf
+            for bound in (self.low, self.high)
+        )
+        return Interval(self.value, self.value * math.exp(-low), self.value * math.exp(high))
+
+
+def shrunk(seen: Iterable[tuple[float, float]], spread: float) -> tuple[float, float]:
+    """A logarithm and its standard deviation, from values that were seen of it.
+
+    The normal-normal empirical Bayes estimate (Efron and Morris, "Stein's estimation rule and its
+    competitors", 1973): shrunk towards 0 by how much it differs.
+
+    Args:
+        seen: Each value and its variance.
+        spread: Standard deviation of what is usual.
+    """
+    known = [(0.0, spread**2), *seen]
+    precision = sum(1 / variance for _, variance in known)
+    return sum(value / variance for value, variance in known) / precision, 1 / math.sqrt(precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,3 +447,76 @@ def _seconds(work_s: float, speed: float) -> float:
     if work_s == 0:
         return 0.0
     return work_s / speed if speed > 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The defaults of every answer; settings and requests replace single fields.
+
+    Attributes:
+        objective: Name of the number that decides; None: cost where prices are set, else energy.
+        min_speed: Relative speed that each job keeps, 0 to 1. Without one, the split that saves
+            most of a measured pair leaves the slower job a third of its speed on average.
+        p99_times_alone: Longest p99 latency of a server, in times of its own alone; 0: no limit.
+        min_gain: Least gain over a GPU for each job for which jobs share: a fault of one can end
+            all of them.
+        chance: An option is offered where it keeps each floor with this chance, 0.5 to below 1.
+        tie: Relative difference that is none: a measured value repeats to half a percent.
+    """
+
+    objective: str | None = None
+    min_speed: float = 0.4
+    p99_times_alone: float = 5.0
+    min_gain: float = 0.01
+    chance: float = 0.9
+    tie: float = 0.005
+    prices: Prices = NO_PRICES
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("min_speed", 0.0, 1.0),
+            ("p99_times_alone", 0.0, math.inf),
+            ("min_gain", 0.0, 10.0),
+            ("chance", 0.5, 0.999),
+            ("tie", 0.0, 0.999),
+        ):
+            # "not within" is true of NaN as well.
+            if not least <= (value := getattr(self, name)) <= most:
+                raise InputError(
+                    f"{name} is {value:g}", fix=f"give a number from {least:g} to {most:g}"
+                )
+
+    @property
+    def deciding(self) -> str:
+        """Name of the objective that decides."""
+        return self.objective or (COST if self.prices.are_set else DEFAULT_OBJECTIVE)
+
+    def with_(self, objective: str | None, min_gain: float | None) -> "Policy":
+        """The same with what a request says of two of its fields; None: nothing."""
+        gain = self.min_gain if min_gain is None else min_gain
+        return replace(self, objective=objective or self.objective, min_gain=gain)
+
+
+POLICY = Policy()
+
+
+def read_gain(value: str | float) -> float:
+    """A least gain: `0.03`, or `3%`; typer hands its default in as it is.
+
+    Raises:
+        InputError: it is neither, or cannot be meant.
+    """
+    text = str(value)
+    percent = text.removesuffix("%")
+    with InputError.instead_of(
+        ValueError, f"{text!r} is not a gain", why="", fix="write 0.03, or 3%"
+    ):
+        gain = float(percent) / (100 if percent != text else 1)
+    if not 0 <= gain < 1:
+        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
+        raise InputError(
+            f"a least gain of {text} is not possible",
+            why="1 is all of the energy or time that the jobs take",
+            fix=f"{asked}write a part such as 0.03, or 3%",
+        )
+    return gain

@@ -30,8 +30,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from advisor.core.gpu import WHOLE, Gpu
-from advisor.core.interval import Interval
 from advisor.core.job import Job
+from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
 

@@ -8,11 +8,26 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, WHOLE, MemoryFit, check_card_memory, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import COST, DEFAULT_OBJECTIVE, Objective, Work, find_objective, priced
-from advisor.core.policy import POLICY, Policy
-from advisor.core.split import ISOLATING
+from advisor.core.gpu import (
+    ISOLATING,
+    MEMORY_MIB,
+    MEMORY_PART,
+    WHOLE,
+    MemoryFit,
+    check_card_memory,
+    vendor_of,
+)
+from advisor.core.objectives import (
+    COST,
+    DEFAULT_OBJECTIVE,
+    POLICY,
+    Interval,
+    Objective,
+    Policy,
+    Work,
+    find_objective,
+    priced,
+)
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Floats, Profile

@@ -4,10 +4,9 @@ import functools
 import math
 from collections.abc import Iterator
 
-from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.gpu import ISOLATING, NINE, WHOLE
+from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
-from advisor.core.split import ISOLATING, NINE
 from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import (
     BACKLOG,
     SETTLE_S,
@@ -14,12 +15,10 @@ from advisor.core.records import (
     ObservedPart,
     is_catching_up,
 )
-from advisor.core.split import ADVISED_JOBS
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
-from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.launch.status import SILENT_S, Ledger
+from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
 from advisor.runtime.counting import percentile_ms
 from advisor.validity.points import FASTEST
 

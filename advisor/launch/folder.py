@@ -51,8 +51,15 @@ from advisor.files import (
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read, write
-from advisor.launch.spec import LaunchPart, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus, State, abandoned, as_heard
+from advisor.launch.spec import (
+    JobStatus,
+    LaunchPart,
+    LaunchSpec,
+    LaunchStatus,
+    State,
+    abandoned,
+    as_heard,
+)
 from advisor.runtime.processes import wait_until
 from advisor.settings import Retention
 

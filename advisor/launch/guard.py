@@ -25,17 +25,16 @@ from pathlib import Path
 from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, SurvivorsError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.status import SILENT_S, LaunchStatus
-from advisor.runtime.backend import Backend, UncappedBackend
+from advisor.launch.spec import SILENT_S, LaunchStatus
+from advisor.runtime.backend import Backend, Control, MpsBackend, UncappedBackend, daemon_pid
 from advisor.runtime.job_process import end_marked, known_children
-from advisor.runtime.mps import Control, MpsBackend, daemon_pid
 from advisor.settings import python
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"
 """Every job of a launch carries the folder of its launch in this variable, so that it is found."""
 
 SILENCE_S = 25.0
-"""A supervisor beats several times a second, also while it waits (advisor.runtime.beats)."""
+"""A supervisor beats several times a second, also while it waits (advisor.runtime.processes)."""
 
 CONTINUE_S = 5.0
 """One that was stopped is continued then, and has so long to be heard; so it has on a host that

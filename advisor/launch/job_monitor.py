@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from advisor.core.interval import Interval
 from advisor.core.job import (
     VERDICT_FLAGS,
     Reported,
@@ -20,13 +19,13 @@ from advisor.core.job import (
     largest_gap,
     read_first,
 )
+from advisor.core.objectives import Interval
 from advisor.core.records import SETTLE_S
 from advisor.errors import AdvisorError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.moments import now as now_text
 from advisor.launch.meter import Moment, RateMeter
-from advisor.launch.spec import LaunchPart
-from advisor.launch.status import JobOutcome, JobStatus
+from advisor.launch.spec import JobOutcome, JobStatus, LaunchPart
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms

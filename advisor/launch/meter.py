@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
-from advisor.launch.status import SILENT_S
+from advisor.launch.spec import SILENT_S
 
 _SHARP_S, _KNOWN_S = 0.01, 0.05
 """Timestamp uncertainty, s: a reading above the first is repeated, one above the second says

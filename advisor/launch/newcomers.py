@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import MemoryFit, Share
+from advisor.core.gpu import MOST_JOBS, MemoryFit, Share, check_masks, split_shares
 from advisor.core.job import Job
-from advisor.core.split import MOST_JOBS, check_masks, split_shares
 from advisor.errors import (
     AdvisorError,
     InputError,
@@ -32,11 +31,10 @@ from advisor.launch.folder import (
     still_asked,
 )
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import LaunchSet, LaunchSpec
+from advisor.launch.spec import JobStatus, LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, check_memory, check_workdir, end_jobs
-from advisor.launch.status import JobStatus
 from advisor.runtime.backend import Backend, Proof
-from advisor.runtime.beats import RunInBackground, awaited, in_thread
+from advisor.runtime.processes import RunInBackground, awaited, in_thread
 from advisor.runtime.running_job import Proven, RunningJob, prove
 
 

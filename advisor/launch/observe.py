@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import advisor
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import ADVISED_JOBS, Gpu
 from advisor.core.job import verdict_flags
 from advisor.core.records import (
     FOREIGN_HOST,
@@ -29,15 +29,13 @@ from advisor.core.records import (
     seen_point,
     with_job_energy,
 )
-from advisor.core.split import ADVISED_JOBS
 from advisor.errors import AdvisorError
 from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import Forecast, LaunchPart, LaunchSet
-from advisor.launch.status import JobStatus, Ledger, State, add
-from advisor.runtime.beats import beating
+from advisor.launch.spec import Forecast, JobStatus, LaunchPart, LaunchSet, Ledger, State, add
+from advisor.runtime.processes import beating
 
 FASTEST = 1.3
 """A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %

@@ -14,7 +14,7 @@ from advisor.core.objectives import Prices
 from advisor.files import read_whole, replace_file
 from advisor.formats.moments import to_text
 from advisor.launch.folder import LaunchFolder, dumps, loads
-from advisor.launch.status import (
+from advisor.launch.spec import (
     History,
     JobHistory,
     LaunchStatus,

@@ -13,12 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, loads
-from advisor.launch.spec import LaunchPart
-from advisor.launch.status import GOING, JobOutcome, JobStatus, LaunchStatus, split_of
+from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
 Came = Literal["finished", "failed", "lost", "ended"]
 """`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Never, TypeAlias
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
 from advisor.core.job import VERDICT_FLAGS
+from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import COUNTERS, TelemetrySource, counters_of
 from advisor.core.wording import listed
@@ -31,8 +31,7 @@ from advisor.launch.meter import CardMeter, Moment, timed
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import end_jobs, open_gates
 from advisor.runtime.backend import Backend, Proof
-from advisor.runtime.beats import RunInBackground, awaited, in_thread
-from advisor.runtime.processes import loaded_libraries, name_of
+from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
 from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 
 _ASK_S, _LIMIT_S = 1.0, 15.0

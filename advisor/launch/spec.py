@@ -1,14 +1,20 @@
-"""What is to be launched: jobs together, their split, and what is expected of them."""
+"""A launch: the spec of what is to be started and expected, its status, and its ledger.
+
+Status and ledger are of the time in which jobs ran: neither holds a start, which each job has alone
+as well.
+"""
 
 import math
 import string
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from advisor.core.gpu import WHOLE, MemoryFit, Share
-from advisor.core.interval import Interval, shrunk
-from advisor.core.job import Job, WhenOneEnds, WhenP99Breaks
-from advisor.core.split import Split, split_shares
+from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
+from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
+from advisor.core.objectives import Interval, Prices, shrunk
+from advisor.runtime.backend import Proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,3 +233,469 @@ class LaunchSpec:
     wait_s: float = 0.0
     asked_by: str = ""
     notes: tuple[str, ...] = ()
+
+
+_KWH_J = 3.6e6
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Observed: counted steps, and the energy of the GPU; rates and power alone are of profiles.
+
+    Attributes:
+        held_s: How long jobs had the GPU.
+        energy_j: Of the GPU in that time, as far as it was read.
+        alone_s: How long the same steps hold a GPU, each job alone on all of one; none of a trial,
+            after which jobs begin again.
+        alone_j: Energy of that, for the steps of the time in which energy was read.
+        freed_idle_j: What the cards that sharing frees draw meanwhile where they idle; None: the
+            idle power is not known.
+        unread_s: Part of `held_s` of which no energy is known; nothing counts as saved in it. 0
+            where that is less than a hundredth.
+        starts_s, starts_j: From taking the GPU to opening the gates, and its energy as far as it
+            was read; not part of `held_s` and `energy_j`.
+    """
+
+    held_s: float
+    energy_j: float
+    alone_s: float
+    alone_j: float
+    freed_idle_j: float | None
+    unread_s: float = 0.0
+    starts_s: float = 0.0
+    starts_j: float = 0.0
+
+    def part(self, of: float) -> "Ledger":
+        """As much of all, from 0 to 1."""
+        return Ledger(
+            held_s=of * self.held_s,
+            energy_j=of * self.energy_j,
+            alone_s=of * self.alone_s,
+            alone_j=of * self.alone_j,
+            freed_idle_j=None if self.freed_idle_j is None else of * self.freed_idle_j,
+            unread_s=of * self.unread_s,
+            starts_s=of * self.starts_s,
+            starts_j=of * self.starts_j,
+        )
+
+
+def add(one: Ledger | None, other: Ledger | None) -> Ledger | None:
+    """Both together; what is not known of one is left out."""
+    if one is None or other is None:
+        return one or other
+    idle = (one.freed_idle_j, other.freed_idle_j)
+    return Ledger(
+        held_s=one.held_s + other.held_s,
+        energy_j=one.energy_j + other.energy_j,
+        alone_s=one.alone_s + other.alone_s,
+        alone_j=one.alone_j + other.alone_j,
+        freed_idle_j=None if None in idle else sum(j for j in idle if j is not None),
+        unread_s=one.unread_s + other.unread_s,
+        starts_s=one.starts_s + other.starts_s,
+        starts_j=one.starts_j + other.starts_j,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What launches saved in a time, observed; below 0 they took more.
+
+    Attributes:
+        since: Begin of the time, ISO 8601.
+        launches: How many ran in it.
+        uncounted: Those of them of which nothing is known: not every job has a profile, the
+            energy could not be read, results were wrong, or a limit was broken.
+        gpu_hours: For which the GPUs were held.
+        gpu_hours_unread: Those of them of which no energy is known, and none counts as saved.
+        kwh: Of these GPUs.
+        gpu_hours_saved: Against a whole GPU for each job, for the same work.
+        kwh_saved: The same, where cards that become free are switched off.
+        kwh_saved_idle: Where they idle; of `idle_known` launches, None where that is 0.
+        idle_known: Launches of which the idle power is known.
+        cost_saved: By the prices of the settings; None: nothing has a price.
+    """
+
+    since: str
+    launches: int
+    uncounted: int
+    gpu_hours: float
+    gpu_hours_unread: float
+    kwh: float
+    gpu_hours_saved: float
+    kwh_saved: float
+    kwh_saved_idle: float | None
+    idle_known: int
+    cost_saved: float | None
+
+
+def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved:
+    """The sum of launches; None: one of which nothing is known."""
+    found = [*ledgers]
+    known = [one for one in found if one is not None]
+    idle = [
+        one.alone_j - one.energy_j - one.freed_idle_j
+        for one in known
+        if one.freed_idle_j is not None
+    ]
+    held_s, energy_j = sum(one.held_s for one in known), sum(one.energy_j for one in known)
+    alone_s, alone_j = sum(one.alone_s for one in known), sum(one.alone_j for one in known)
+    cost = prices.of(alone_s, alone_j) - prices.of(held_s, energy_j)
+    return Saved(
+        since=since,
+        launches=len(found),
+        uncounted=len(found) - len(known),
+        gpu_hours=held_s / _HOUR_S,
+        gpu_hours_unread=sum(one.unread_s for one in known) / _HOUR_S,
+        kwh=energy_j / _KWH_J,
+        gpu_hours_saved=(alone_s - held_s) / _HOUR_S,
+        kwh_saved=(alone_j - energy_j) / _KWH_J,
+        kwh_saved_idle=sum(idle) / _KWH_J if idle else None,
+        idle_known=len(idle),
+        cost_saved=cost if prices.are_set else None,
+    )
+
+
+State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
+"""`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
+`failed`: anything else; `code` and `cause` say what."""
+
+OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
+
+SILENT_S = 10.0
+"""A supervisor writes once a second. What is older than this is shown as what it is: old."""
+
+JobOutcome = Literal[
+    "waiting",
+    "starting",
+    "running",
+    "finished",
+    "stopped",
+    "failed",
+    "hung",
+    "taken-down",
+    "refused",
+]
+"""`taken-down`: ended by a fault on the MPS server that the jobs share. Such a fault takes all
+clients down and names no author, so none is called guilty, unless the server's log names one.
+`refused`: it asked to join, and does not."""
+
+_RESULTS: Mapping[Verdict | None, str] = {
+    "wrong": "it reported a result that is not finite",
+    "differ": "its results differ from those on the whole GPU by more than its tolerance",
+}
+
+GOING: tuple[JobOutcome, ...] = ("waiting", "starting", "running")
+"""Of jobs that have not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """One of the jobs that run now, or ran last.
+
+    Attributes:
+        below_normal: Whether it runs below normal priority under MPS: the variable is in the
+            environment of its processes, and the driver tells nobody what came of it.
+        units_granted: SMs or CUs read back under the limit, before the job started.
+        memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
+            limit, as where its need is not known, or MPS does not share the GPU.
+        proven: The limit was shown to be in force, for the running job too, as far as `proof` says,
+            until it ended. False where it was only for a time: `error` says until when.
+        proof: `server`: the MPS server holds it, or there is none; `set`: it is set, and not read
+            back from the job, which may have changed it before its first context.
+        exit_code: Negative: the signal that ended it. None while it runs, and after a stop.
+        code: Stable name of what went wrong (advisor.errors); None where nothing did.
+        error: The same in a sentence; why it was ended, where it was for a server.
+        steps: Progress so far, in the job's unit.
+        rate: Progress per second over the last seconds; None before there are two readings, while
+            `unread` says why, and once it is over.
+        relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
+        mean_rate: Mean while it ran with those whom it began or joined with, without the first
+            seconds; it stays when the job is over, and is what a prediction is held against.
+        mean_speed: The same over the rate alone.
+        mean_p99_ms: Of the requests in that time; None where it tells none.
+        latency_p99_ms: Of the last window of requests of a job that has promised some.
+        max_p99_ms: What it has promised.
+        demand: Requests per second that arrive, where for minutes these were others than expected.
+        results: What its own results were found to be; None where it reports none, or none that
+            can be compared with those on the whole GPU.
+        unread: Why its progress or its results cannot be read now; None: they can. Without progress
+            `rate` and `relative_speed` are None.
+        unread_since: Since when, ISO 8601, UTC.
+        stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
+        predicted_rate: What was expected of `rate`, beside those that ran when it began or when
+            the last one joined.
+        join_id: Name of the request by which it joined; None: it began with the first.
+        joined_at: When it joined the running jobs.
+        ended_at: When it was seen to be over.
+    """
+
+    job: str
+    rate_unit: str
+    share_percent: float
+    below_normal: bool = False
+    units_granted: int | None = None
+    memory_limit_mib: int | None = None
+    proven: bool = False
+    proof: Proof | None = None
+    outcome: JobOutcome = "waiting"
+    exit_code: int | None = None
+    code: str | None = None
+    error: str | None = None
+    steps: float = 0.0
+    rate: float | None = None
+    relative_speed: float | None = None
+    mean_rate: float | None = None
+    mean_speed: float | None = None
+    mean_p99_ms: float | None = None
+    latency_p99_ms: float | None = None
+    max_p99_ms: float | None = None
+    demand: float | None = None
+    results: Verdict | None = None
+    unread: str | None = None
+    unread_since: str | None = None
+    stalled_since: str | None = None
+    predicted_rate: Interval | None = None
+    join_id: str | None = None
+    joined_at: str | None = None
+    ended_at: str | None = None
+
+    @property
+    def share_text(self) -> str:
+        """Its share and priority, for a person."""
+        return f"{self.share_percent:g} %{' below normal' if self.below_normal else ''}"
+
+    @property
+    def trouble(self) -> str | None:
+        """What went wrong with it, or with its results."""
+        return self.error or _RESULTS.get(self.results)
+
+    @property
+    def speed(self) -> float | None:
+        """Relative speed over the last seconds, of one that is over the mean."""
+        return self.mean_speed if self.relative_speed is None else self.relative_speed
+
+
+def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
+    """The split that jobs run at."""
+    seats = [(job.share_percent, job.below_normal) for job in jobs]
+    low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
+    return Split(tuple(share for share, _ in seats), sharing, low)
+
+
+HistoryValues = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """One of the jobs.
+
+    Attributes:
+        speeds: Relative speed in each step.
+        p99_ms: Of the answers of a server that has promised one; empty where there is none.
+    """
+
+    job: str
+    speeds: HistoryValues = ()
+    p99_ms: HistoryValues = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Means over equal steps of time, the oldest first; None: not known, or not there.
+
+    Attributes:
+        started_at: Begin of the first step, ISO 8601, UTC.
+        step_s: Length of each.
+        power_w: Of the GPU.
+        energy_saved: Part of the energy saved for the same work.
+        jobs: In the order of the launch's.
+    """
+
+    started_at: str
+    step_s: float
+    power_w: HistoryValues = ()
+    energy_saved: HistoryValues = ()
+    jobs: tuple[JobHistory, ...] = ()
+
+    def thinned(self, most: int) -> "History":
+        """The same in so many points at most."""
+        found = self
+        while len(found.power_w) > most:
+            found = replace(
+                found,
+                step_s=2 * found.step_s,
+                power_w=_pairs(found.power_w),
+                energy_saved=_pairs(found.energy_saved),
+                jobs=tuple(
+                    replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
+                    for job in found.jobs
+                ),
+            )
+        return found
+
+    def compact(self, most: int) -> "History":
+        """The same without series of which nothing is known: of most jobs there is no p99."""
+        found = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
+        return replace(found, jobs=tuple(jobs))
+
+
+def _pairs(series: HistoryValues) -> HistoryValues:
+    # A last one without its other half would stand for a step that is not over: it waits for it.
+    return tuple(known_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
+
+
+def known_mean(values: Sequence[float | None]) -> float | None:
+    """Of the known values, to four digits; None without any."""
+    known = [value for value in values if value is not None]
+    return float(f"{sum(known) / len(known):.4g}") if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStatus:
+    """A launch at one moment.
+
+    Attributes:
+        code: Stable name of what went wrong first (advisor.errors, `job-hung`, `time-limit`,
+            `mps-fault`, `supervisor-gone`, `system`, `internal`); None where nothing did.
+        cause: The same in words.
+        sharing: How these jobs use the GPU.
+        try_s: These sets are ways of one set, each of which runs on trial for so long, s; None:
+            none is on trial, or no more.
+        pair_number: Counts the pairs and sets of the launch from 0.
+        forecast: Of those that began together; what is expected since another has joined is in
+            `predicted_rate` of each job, and in `predicted_power_w`.
+        units_total: SMs or CUs of the whole GPU.
+        power_limit_w: Of the GPU, enforced.
+        power_w: Of the GPU, mean over the last seconds; None once it is over.
+        mean_power_w: Mean while all ran, without the first seconds; it stays.
+        energy_j: Of the GPU, while all jobs of this pair or set ran together.
+        work_per_joule: Sum of relative speeds per watt over the last seconds.
+        energy_saved: Part of the energy saved for the same work, against one after the other,
+            over the last seconds; None without profiles, and once it is over.
+        mean_energy_saved: The same while all ran, without the first seconds; it stays.
+        ledger: What it has taken since its start, the sets before this one too, beside what the
+            same work takes with a GPU for each job; None without profiles. Sets with wrong results
+            or a broken limit are left out.
+        whole_energy_j: Of the GPU since the launch took it, with starts and ends and the sets
+            before this one; None: not all of it was read.
+        starts_energy_j: Part of it before the gates of a set opened; None likewise.
+        unwatched_s: Seconds between two looks at the jobs beyond 2 s, of all sets.
+        overlap_s: How long all of them have run together so far.
+        rest_s: How long jobs have gone on after the first had ended, or another had joined.
+        rest_energy_j: Of that time.
+        stranded_unit_s: Compute units that were held for jobs that had ended, times seconds.
+        host: Name of the host on which it runs, set by the service; only there it
+            can be stopped.
+        supervisor_pid: The process that watches the jobs.
+        silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was
+            stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
+        warnings: Notes of the spec, then what came up, such as a prediction that is far from what
+            is observed.
+        history: What it did over its time; only where that is asked for. None there: it has just
+            begun, runs on another host, or its folder was removed.
+    """
+
+    launch_id: str
+    state: State
+    updated_at: str
+    code: str | None = None
+    cause: str | None = None
+    gpu_uuid: str | None = None
+    gpu_model: str | None = None
+    units_total: int | None = None
+    power_limit_w: float | None = None
+    try_s: float | None = None
+    pair_number: int = 0
+    pairs: int = 1
+    sharing: Sharing = "limited"
+    jobs: tuple[JobStatus, ...] = ()
+    forecast: Forecast | None = None
+    power_w: float | None = None
+    mean_power_w: float | None = None
+    predicted_power_w: Interval | None = None
+    energy_j: float | None = None
+    work_per_joule: float | None = None
+    energy_saved: float | None = None
+    mean_energy_saved: float | None = None
+    ledger: Ledger | None = None
+    whole_energy_j: float | None = None
+    starts_energy_j: float | None = None
+    unwatched_s: float = 0.0
+    overlap_s: float = 0.0
+    rest_s: float = 0.0
+    rest_energy_j: float | None = None
+    stranded_unit_s: float = 0.0
+    started_at: str | None = None
+    ended_at: str | None = None
+    host: str = ""
+    supervisor_pid: int | None = None
+    silent_s: int | None = None
+    warnings: tuple[str, ...] = ()
+    history: History | None = None
+
+    def ran(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Begin and end of the time in which it ran so far; None: nothing of it ever did."""
+        if self.started_at is None or not self.overlap_s:
+            return None
+        ended = datetime.fromisoformat(self.ended_at or self.updated_at) if self.over else now
+        return datetime.fromisoformat(self.started_at), min(ended, now)
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it runs any more."""
+        return self.state in OVER
+
+    @property
+    def watts(self) -> float | None:
+        """Of the GPU over the last seconds, of a launch that is over the mean."""
+        return self.mean_power_w if self.over else self.power_w
+
+    @property
+    def part_saved(self) -> float | None:
+        """Of the energy, as `watts`."""
+        return self.mean_energy_saved if self.over else self.energy_saved
+
+    @property
+    def standing(self) -> str:
+        """The state for a person, with how old that is."""
+        on_trial = f", way {self.pair_number + 1} of {self.pairs} on trial" if self.try_s else ""
+        silent = "" if self.silent_s is None else f", not heard of for {self.silent_s} s"
+        return self.state + on_trial + silent
+
+
+def as_heard(status: LaunchStatus) -> LaunchStatus:
+    """The same, of which nothing is proven where its supervisor has not been heard of."""
+    written = datetime.fromisoformat(status.updated_at)
+    # One of the future is of before the clock was set back.
+    silent_s = abs((datetime.now(UTC) - written).total_seconds())
+    if status.over or silent_s < SILENT_S:
+        return status
+    return replace(_unproven(status), silent_s=int(silent_s))
+
+
+def _unproven(status: LaunchStatus) -> LaunchStatus:
+    """The same with no limit proven: nobody watches, or watched to the end."""
+    jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
+    return replace(status, jobs=jobs)
+
+
+def abandoned(status: LaunchStatus) -> LaunchStatus:
+    """The same where the supervisor is gone: with it, its jobs have ended."""
+    jobs = tuple(
+        replace(job, outcome="stopped", rate=None, relative_speed=None)
+        if job.outcome in GOING
+        else job
+        for job in _unproven(status).jobs
+    )
+    return replace(
+        status,
+        jobs=jobs,
+        power_w=None,
+        energy_saved=None,
+        state="failed",
+        code="supervisor-gone",
+        cause="the process that watched the jobs was killed, or could not write its last word; "
+        "the jobs ended with it",
+    )

@@ -12,18 +12,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, MemoryFit, Share, share_environment
+from advisor.core.gpu import Gpu, MemoryFit, Share, check_masks, share_environment
 from advisor.core.job import Job
-from advisor.core.split import check_masks
 from advisor.core.wording import listed
 from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
 from advisor.files import writing_private
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import LaunchSet
-from advisor.runtime.backend import Backend, CuMaskBackend, UncappedBackend
-from advisor.runtime.beats import beat
+from advisor.runtime.backend import (
+    Backend,
+    Control,
+    CuMaskBackend,
+    MpsBackend,
+    UncappedBackend,
+    own_pipe_dir,
+)
 from advisor.runtime.job_process import stop_all
-from advisor.runtime.mps import Control, MpsBackend, own_pipe_dir
+from advisor.runtime.processes import beat
 from advisor.runtime.running_job import Proven, RunningJob, prove
 from advisor.settings import SECRETS, Settings, python
 

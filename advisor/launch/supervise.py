@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Sharing
 from advisor.core.records import Record
-from advisor.core.split import Sharing
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, NoSplitError, PartitionError
 from advisor.formats.moments import now, to_exact_text
@@ -24,12 +23,11 @@ from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import Renew, SetMonitor
-from advisor.launch.spec import LaunchPart, LaunchSpec, as_alone
+from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSpec, LaunchStatus, State, as_alone
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
-from advisor.launch.status import SILENT_S, LaunchStatus, State
 from advisor.runtime.backend import Backend
-from advisor.runtime.beats import beat, heard_by
 from advisor.runtime.job_process import adopting_orphans
+from advisor.runtime.processes import beat, heard_by
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25

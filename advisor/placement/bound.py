@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.placement.answers import SetAnswers, Sets
-from advisor.placement.placing import Ints
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
+from advisor.placement.placing import Ints, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import FULLER, SPEED_ERRORS
 

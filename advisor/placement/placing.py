@@ -1,4 +1,4 @@
-"""The placement problem: jobs that run from now on, or a queue of work.
+"""The placement problem, jobs that run from now on or a queue of work, and what sets cost.
 
 Jobs that run from now on share a GPU in sets of up to seven. A server runs on; a batch job has its
 work done at the speed that it keeps, and what it lags behind is charged as if a GPU of its own did
@@ -6,33 +6,81 @@ it later. So sets are compared for the same work, as `advisor.core.objectives` d
 
 A queue is work that ends, counted in seconds that a job takes alone on a whole GPU. At most two of
 its jobs share a GPU, until both have ended: what three do once one has ended was not measured.
+
+Cost and limits of a set are each worked out once. A search looks at hundreds of thousands of sets.
+This is for finding them: all jobs of a set that fill the GPU get the same limit, a `level`; the
+others get none. What is planned is decided on, one set at a time, as `advisor recommend` does
+(`SetAnswers.of`).
+
+So the model need not be asked of most of them one by one: what it expects of many at once, without
+limits and intervals, shows of nearly all that they gain nothing.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    MEMORY_PART,
+    MOST_JOBS,
+    NINE,
+    WHOLE,
+    Split,
+    without_limits,
+)
 from advisor.core.objectives import (
     ADVISED,
     AIMS,
     COST,
     DEFAULT_OBJECTIVE,
     FEWEST_CARDS,
+    NORMAL_90,
     Prices,
     Work,
     priced,
 )
-from advisor.core.split import Split
-from advisor.decide.decision import Decision, Outlook, decide
-from advisor.decide.limits import TO_THE_END, Request
+from advisor.decide.decision import Decision, Outlook, below_normal, decide, limits_of
+from advisor.decide.limits import (
+    TO_THE_END,
+    Request,
+    check_limits,
+    floor,
+    sure_speeds,
+    violations,
+    violations_alone,
+    weights_of,
+    with_card_memory,
+)
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import PairPredictor, Prediction
+from advisor.predict.predictions import (
+    ExpectedPair,
+    PairPredictor,
+    Prediction,
+    Predictions,
+    are_mirrored,
+    is_within,
+    possible_speeds,
+)
 from advisor.predict.profiles import Floats, Profile
-from advisor.predict.sets import AnyWay, SetPredictor
-from advisor.validity.safe_counts import CheckedCounts
+from advisor.predict.sets import (
+    P99_ENDS,
+    SPEED_ENDS,
+    TAILS,
+    AnyWay,
+    JobsAlone,
+    SetPredictor,
+    alone_at,
+    fills,
+    power_w,
+)
+from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -261,3 +309,519 @@ class PlacedSet:
     def time_s(self) -> float:
         """Of a queue: how long it holds its GPU."""
         return max(self.times_s)
+
+
+LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
+"""Limits of the jobs that fill a GPU, percent; the first is none."""
+
+NINE_SPLITS = -1
+"""Stands for a level: two jobs, predicted by the model of pairs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _ManyAlone:
+    """Kinds of jobs alone, at each level; the last row is an empty seat.
+
+    Attributes:
+        shares: Limit of each kind at each level: safe, and within its profile.
+        alone: There; shape (kinds + 1, levels) each.
+        doubt: Of the rates there (`Profile.doubt`).
+    """
+
+    shares: Floats
+    alone: JobsAlone
+    doubt: Floats
+    limit_w: float
+
+    def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
+        """What sets, shape (sets, seats), do, each at its level, shape (sets,).
+
+        Returns:
+            Relative speed of each job and the low end of its interval, of a server before chance
+            (`Serving.served`), shape (sets, seats); and watts, shape (sets,).
+        """
+        alone = self.alone.seated(sets.T, level)
+        could = alone.could
+        speed = np.minimum(could, alone.rate)
+        kept = alone.kept(speed)
+        off = np.log(SPEED_ENDS[alone.classes, 0]), NORMAL_90 * self.doubt[sets.T, level]
+        low = could * np.exp(-np.hypot(*off))
+        watts = power_w(
+            kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
+        )
+        return speed.T, low.T, watts
+
+    def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:
+        """Of each server, 0 where it is not known; shape (sets, seats).
+
+        `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
+        """
+        alone = self.alone.seated(sets.T, level)
+        high = P99_ENDS[alone.classes, 2]
+        known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
+        longer: Floats = (high ** weights[sets.T] * TAILS.longer(alone) * known).T
+        return longer
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sets:
+    """Many sets while they are grown.
+
+    Attributes:
+        rows: Kinds of jobs, seats from the left, then empty ones; shape (sets, seats).
+        size: How many jobs.
+        last: Place of the job that joined last, in the order in which jobs join.
+    """
+
+    rows: Ints
+    level: Ints
+    size: Ints
+    last: Ints
+
+    def only(self, chosen: Ints | Bools) -> "Sets":
+        """Some of them."""
+        return Sets(**{name: values[chosen] for name, values in self._columns()})
+
+    def and_also(self, others: "Sets") -> "Sets":
+        """These, then others."""
+        pairs = zip(self._columns(), others._columns(), strict=True)
+        return Sets(**{name: np.concatenate([own, other]) for (name, own), (_, other) in pairs})
+
+    def with_one_more(self, parent: Ints, kinds: Ints, last: Ints) -> "Sets":
+        """Each of one of these and a further job."""
+        grown = self.only(parent)
+        grown.rows[np.arange(len(parent)), grown.size] = kinds
+        return replace(grown, size=grown.size + 1, last=last)
+
+    def different(self) -> "Sets":
+        """Of those with the same jobs and level one."""
+        same = np.column_stack([np.sort(self.rows, axis=1), self.level])
+        return self.only(np.unique(same, axis=0, return_index=True)[1])
+
+    def _columns(self) -> list[tuple[str, Any]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+def _nothing(empty: int, levels: int = 1) -> Sets:
+    """A set of no job at each level; `empty` is the index of an empty seat."""
+    none = np.zeros(levels, dtype=np.int64)
+    return Sets(
+        rows=np.full((levels, MOST_JOBS), empty), level=np.arange(levels), size=none, last=none
+    )
+
+
+def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
+    """Of one profile of each kind."""
+    shares = np.array([_levels(profile, checked) for profile in profiles])
+    found = alone_at(profiles, shares)
+    seated = {
+        field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
+    }
+    limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
+    return _ManyAlone(
+        shares=_with_empty_seat(shares),
+        alone=JobsAlone(**seated),
+        doubt=_with_empty_seat(
+            np.array([p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)])
+        ),
+        limit_w=min(limits, default=np.inf),
+    )
+
+
+def _levels(profile: Profile, checked: CheckedCounts | None) -> list[float]:
+    """The limits of a decision that are nearest, for a job that fills the GPU; none for another."""
+    limits = limits_of(profile, checked) if fills(profile) else ()
+    return [WHOLE, *(min(limits, key=lambda s: abs(s - n), default=WHOLE) for n in LEVELS[1:])]
+
+
+def _with_empty_seat(values: Floats) -> Floats:
+    return np.concatenate([values, np.zeros_like(values[:1])])
+
+
+OF_UNEVEN, _OF_EVEN = 0.82, 0.99
+"""Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
+active idle power, which is what two can share; without a server, which answers in fuller batches,
+and without a job that computes in bursts, nearly all. No pair of bundled jobs is expected
+below (tests/integration/test_place_command.py)."""
+
+AT_ONCE = 20
+"""Pairs that a model is asked of: with more of them its trees are no longer in the caches."""
+
+ROUNDING = 1e-9
+"""Of a cost: by so little a model may say less of a pair alone than among others."""
+
+_ANY = np.full((3, 1), math.inf)
+
+_Safe: TypeAlias = tuple[Split | None, ...]
+
+
+class _Pairs:
+    """Of one pool; by the places of two kinds among those with a profile, the first not above.
+
+    Attributes:
+        costs: What they cost at least; shape (there, there).
+        roughly: Where that is by what the jobs are alone, and not by what the model expects.
+        unasked: Pairs that the model, if there is one, was not asked of.
+    """
+
+    def __init__(self, placing: Placing, number: int, many: _ManyAlone, floors: Floats) -> None:
+        self._placing, self._number, self._floors = placing, number, floors
+        pool = placing.pools[number]
+        self._model, profiles, self._checked = pool.of_pairs, pool.profiles, pool.checked
+        self._there = [n for n, profile in enumerate(profiles) if profile]
+        self._profiles: list[Profile] = [profile for profile in profiles if profile]
+        self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
+        self._most = np.array([possible_speeds(p, _ANY)[0, 0] for p in self._profiles])
+        self._safe: dict[object, _Safe] = {}
+        alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
+        self._own = placing.per_card + placing.per_w * alone_w
+        alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
+        self._may_be_alone: Bools = np.array(alone, dtype=bool)
+        self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
+        self.costs = _least_costs(placing, many, self._profiles)
+        self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
+        self.unasked: Bools = self.roughly & (self._model is not None)
+
+    def splits(self, a: int, b: int) -> list[Split]:
+        """The nine splits at safe counts of units, where both jobs were measured."""
+        own = [self._safeties[a], self._safeties[b]]
+        both = self._profiles[a], self._profiles[b]
+        # Kinds of jobs have the same safe counts more often than not.
+        key = *((of.units_total, of.allowed) for of in own), (mirrored := are_mirrored(both))
+        if key not in self._safe:
+            safe = safe_splits(NINE, own, mirrored=mirrored)
+            self._safe[key] = tuple(dict.fromkeys(safe))
+        return [split for split in self._safe[key] if split and is_within(split, both)]
+
+    def look_at(self, pairs: Ints) -> None:
+        """Say of some what they cost at least by what the model expects; shape (pairs, 2)."""
+        if not (model := self._model):
+            return
+        for start in range(0, len(pairs), AT_ONCE):
+            some: list[list[int]] = pairs[start : start + AT_ONCE].tolist()
+            asked = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
+            for (a, b), found in zip(some, model.expected(asked), strict=True):
+                least = min([self._least(a, b, found), *self._least_below_normal(a, b)])
+                self.costs[a, b] = least * (1 - ROUNDING)
+                self.roughly[a, b] = False
+
+    def below_normal(self, a: int, b: int) -> Predictions | None:
+        """Both with the one that fills below normal priority, by the law; None: that is no way."""
+        both = self._profiles[a], self._profiles[b]
+        ways = below_normal(both, self._checked)
+        return _LAW.predict(both, ways) if ways else None
+
+    def _least_below_normal(self, a: int, b: int) -> Iterator[float]:
+        if (p := self.below_normal(a, b)) is not None:
+            yield self._least(a, b, ExpectedPair(p.speeds[0], p.power_w[0]))
+
+    def gains(self, places: Sequence[int], speeds: Floats, watts: Floats) -> Bools:
+        """Whether work of jobs costs enough more one after the other, where that is possible.
+
+        Of their speeds, shape (jobs, ways), and watts, shape (ways,).
+        """
+        placing, seats = self._placing, list(places)
+        if not self._may_be_alone[seats].all():
+            return np.ones_like(watts, dtype=bool)
+        apart = (speeds * self._own[seats, None]).sum(axis=0)
+        enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
+        return enough
+
+    def _least(self, a: int, b: int, found: ExpectedPair) -> float:
+        speeds = np.minimum(found.speeds, self._most[[a, b], None])
+        kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
+        kept &= self.gains((a, b), speeds, found.power_w)
+        ways = zip(speeds.T[kept].tolist(), found.power_w[kept].tolist(), strict=True)
+        kinds = self._there[a], self._there[b]
+        costs = (self._placing.cost(self._number, kinds, own, watts) for own, watts in ways)
+        return min(costs, default=math.inf)
+
+
+def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]) -> Floats:
+    """All of their watts, or the power limit, where nothing may lag behind."""
+    alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
+    both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
+    uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
+    part = np.where(uneven[:, None] | uneven, OF_UNEVEN, _OF_EVEN)
+    costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
+    return costs
+
+
+_LAW = SetPredictor()
+
+
+@dataclass(slots=True, eq=False)
+class SetAnswers:
+    """Of one pool; keeps what was asked.
+
+    Attributes:
+        there: Kinds with a profile; `many` knows them in this order, and an empty seat after them,
+            as do the arrays below.
+        counts: How many jobs of each.
+        floors: Least speed that each must keep.
+        two: What is known of each two of them.
+        ceiling_w: Most power of a card; infinite where nobody asked for one.
+    """
+
+    placing: Placing
+    number: int
+    there: tuple[int, ...]
+    many: _ManyAlone
+    counts: Floats = field(init=False)
+    floors: Floats = field(init=False)
+    two: _Pairs = field(init=False)
+    _memory_mib: Floats = field(init=False)
+    _most_p99_ms: Floats = field(init=False)
+    _p99_weights: Floats = field(init=False)
+    _limits: Request = field(init=False)
+    ceiling_w: float = field(init=False)
+    heads: Sets | None = None
+    _filling: Sets | None = None
+    of: Callable[[tuple[int, ...]], PlacedSet | None] = field(init=False)
+    by_law: Callable[..., PlacedSet | None] = field(init=False)
+    _ask: Ask = field(init=False)
+
+    def __post_init__(self) -> None:
+        # By kinds, ascending: one job alone, or the decision on several; None: they do not share.
+        self.of = functools.cache(self._of)
+        # By kinds and level of the jobs that fill the GPU: the estimate of the search.
+        self.by_law = functools.cache(self._by_law)
+        self._ask = self.pool.asked
+        profiles = [self._profile(kind) for kind in self.there]
+        self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
+        self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
+        self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
+        self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
+        self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
+        most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
+        self._most_p99_ms = np.array([*most_ms, np.inf])
+        chances = [limits.p99_chance(profile) for profile in profiles]
+        self._p99_weights = np.array([*(weights_of(chance)[1] for chance in chances), 0.0])
+        self.two = _Pairs(self.placing, self.number, self.many, self.floors)
+
+    @property
+    def weight(self) -> float:
+        """How far towards its low end a speed must keep its floor, of logarithms."""
+        return weights_of(self._limits.policy.chance)[0]
+
+    @property
+    def pool(self) -> Pool:
+        """Its cards."""
+        return self.placing.pools[self.number]
+
+    def is_of_law(self, size: int) -> bool:
+        """Whether the law of sets says what so many jobs do, at its levels."""
+        return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self.pool.of_pairs)
+
+    def leave(self, counts: Floats) -> None:
+        """Look for sets of so many jobs of each kind of the placing."""
+        self.counts = np.append(counts[list(self.there)], 0.0)
+        self.heads = self._filling = None
+
+    def singles(self) -> Iterator[PlacedSet]:
+        """Each kind alone, where it may."""
+        return (one for kind in self.there if (one := self.of((kind,))))
+
+    def copies(self) -> Iterator[PlacedSet]:
+        """Three of one kind and more, as many as may share a card."""
+        for kind in self.there:
+            for number in range(
+                ADVISED_JOBS + 1, min(MOST_JOBS, self.placing.kinds[kind].count) + 1
+            ):
+                if (one := self.by_law((kind,) * number)) is None:
+                    break
+                yield one
+
+    def pairs(self) -> Iterator[PlacedSet]:
+        """Of all kinds."""
+        counts = self.placing.counts
+        for pair in itertools.combinations_with_replacement(self.there, 2):
+            if (pair[0] != pair[1] or counts[pair[0]] > 1) and (found := self.of(pair)):
+                yield found
+
+    def pair(self, a: int, b: int) -> PlacedSet | None:
+        """As the model of pairs says; by their places."""
+        self.two.unasked[a, b] = False
+        return self.by_law((self.there[a], self.there[b]), NINE_SPLITS)
+
+    def kinds(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Indices are into the kinds that this pool can run."""
+        return tuple(sorted(self.there[place] for place in places))
+
+    def kept(self, sets: Sets) -> Ints:
+        """Which of them keep memory, numbers, floors and tails; larger ones of those that do."""
+        if not len(sets.size):
+            return sets.size
+        most_mib = self._limits.memory_mib or np.inf
+        added = sets.rows[np.arange(len(sets.size)), sets.size - 1]
+        fits: Bools = self._memory_mib[sets.rows].sum(axis=1) <= MEMORY_PART * most_mib
+        fits &= (sets.rows == added[:, None]).sum(axis=1) <= self.counts[added]
+        chosen = np.flatnonzero(fits)
+        sets = sets.only(chosen)
+        speed, low, _ = self.many.at(sets.rows, sets.level)
+        decisive = sure_speeds(speed, low, self._limits.policy.chance)
+        kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
+        if np.isfinite(self._most_p99_ms).any():
+            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._p99_weights)
+            kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
+        return chosen[kept]
+
+    def within_power(self, sets: Sets) -> Ints:
+        """Which of them keep the ceiling of watts; larger ones may where they do not."""
+        there = np.arange(len(sets.size))
+        if self.ceiling_w == np.inf:
+            return there
+        jobs = np.flatnonzero(sets.size)
+        _, _, watts = self.many.at(sets.rows[jobs], sets.level[jobs])
+        return np.delete(there, jobs[watts > self.ceiling_w])
+
+    def costs(self, sets: Sets) -> Floats:
+        """Of sets, whatever limits they keep; shape (sets,)."""
+        (speed, _, watts), placing = self.many.at(sets.rows, sets.level), self.placing
+        there = list(self.there)
+        lag = np.append(placing.lag[there], 0.0)[sets.rows]
+        paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
+        behind = (lag * (1 - paces * speed)).sum(axis=1)
+        costs: Floats = placing.per_card + placing.per_w * watts + behind
+        return costs
+
+    def filling(self) -> Sets:
+        """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
+        if self._filling is None:
+            fills = np.flatnonzero((self.many.alone.fills[:-1, 0] > 0) & (self.counts[:-1] > 0))
+            found, grown = [_nothing(len(self.there))], _nothing(len(self.there), len(LEVELS))
+            while len(grown.size) and grown.size[0] < MOST_JOBS:
+                parent, place = np.nonzero(np.arange(len(fills)) >= grown.last[:, None])
+                grown = grown.with_one_more(parent, fills[place], place)
+                grown = grown.only(self.kept(grown))
+                found.append(grown)
+            self._filling = functools.reduce(Sets.and_also, found)
+        return replace(self._filling, last=np.zeros_like(self._filling.last))
+
+    def _profile(self, kind: int) -> Profile:
+        found = self.pool.profiles[kind]
+        assert found is not None
+        return found
+
+    def _of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
+        profiles = [self._profile(kind) for kind in kinds]
+        if len(kinds) == 1:
+            return self._alone(kinds, profiles[0], self._limits)
+        decision = self._ask(profiles, None)
+        if decision is None or decision.choice is None:
+            return None
+        return self.placed(kinds, decision.choice.prediction, decision)
+
+    def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
+        profiles = [self._profile(kind) for kind in kinds]
+        told = self._told(kinds, profiles, level)
+        for found in sorted(told, key=lambda found: self._cost(kinds, found)):
+            if self._may_share(kinds, found, profiles):
+                return self.placed(kinds, found, None)
+        return None
+
+    def _cost(self, kinds: tuple[int, ...], found: Prediction) -> tuple[float, float]:
+        """And watts, which decide where costs are equal."""
+        speeds, watts = [part.speed.value for part in found.parts], found.power_w.value
+        return self.placing.cost(self.number, kinds, speeds, watts), watts
+
+    def _may_share(
+        self, kinds: tuple[int, ...], found: Prediction, profiles: Sequence[Profile]
+    ) -> bool:
+        """Whether it keeps the limits and, where each job may run alone, saves enough."""
+        places = [self.there.index(kind) for kind in kinds]
+        speeds = np.array([[part.speed.value] for part in found.parts])
+        gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
+        (broken,) = violations(Predictions.of([found]), profiles, self._limits)
+        return bool(gains[0]) and not broken
+
+    def _told(
+        self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
+    ) -> Iterable[Prediction]:
+        """At the nine splits by the model of pairs, with priority, or by the law at a level."""
+        if level != NINE_SPLITS or self.pool.of_pairs is None:
+            return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])
+        a, b = (self.there.index(kind) for kind in kinds)
+        splits = self.two.splits(a, b)
+        told = [self.pool.of_pairs.predict(profiles, splits)] if splits else []
+        return itertools.chain(*told, self.two.below_normal(a, b) or ())
+
+    def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
+        too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
+        if too_much or violations_alone(profile, limits):
+            return None
+        watts = profile.whole_gpu_power_w
+        return PlacedSet(
+            kinds=kinds,
+            pool=self.number,
+            split=None,
+            speeds=(1.0,),
+            p99_ms=(profile.serving and profile.serving.p99_alone_ms(WHOLE),),
+            power_w=watts,
+            cost=self.placing.cost(self.number, kinds, (1.0,), watts),
+        )
+
+    def way(self, kinds: tuple[int, ...], level: int) -> Split:
+        """The split at a level."""
+        places = [self.there.index(kind) for kind in kinds]
+        shares = tuple(map(float, self.many.shares[places, level]))
+        return Split(shares) if min(shares) < WHOLE else without_limits("uncapped", len(kinds))
+
+    def placed(
+        self, kinds: tuple[int, ...], found: Prediction, decision: Decision | None
+    ) -> PlacedSet:
+        """A set that runs from now on, with its prediction and decision."""
+        tails = [part.latency_p99_ms for part in found.parts]
+        return PlacedSet(
+            kinds=kinds,
+            pool=self.number,
+            split=found.split,
+            speeds=tuple(part.speed.value for part in found.parts),
+            p99_ms=tuple(tail and tail.high for tail in tails),
+            power_w=found.power_w.value,
+            cost=self._cost(kinds, found)[0],
+            decision=decision,
+        )
+
+
+def set_answers(placing: Placing, number: int) -> SetAnswers:
+    """Of one of the pools.
+
+    Raises:
+        InputError: a limit for no job that is there.
+    """
+    pool = placing.pools[number]
+    there = tuple(n for n, profile in enumerate(pool.profiles) if profile is not None)
+    profiles = [profile for profile in pool.profiles if profile is not None]
+    check_limits(pool.limits, profiles)
+    return SetAnswers(placing, number, there, many_alone(profiles, pool.checked))
+
+
+def joining(placing: Placing, number: int) -> Iterator[PlacedSet]:
+    """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
+    pool = placing.pools[number]
+
+    def cost(kinds: Sequence[int], of: Prediction) -> float:
+        speeds = [part.speed.value for part in of.parts]
+        return placing.cost(number, kinds, speeds, of.power_w.value)
+
+    assert pool.now
+    now = cost(pool.running, pool.now)
+    profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
+    for kind, profile in enumerate(pool.profiles):
+        if not placing.kinds[kind].count or profile is None:
+            continue
+        decision = pool.asked([*profiles, profile], None)
+        if decision is None or decision.choice is None:
+            continue
+        found = decision.choice.prediction
+        yield PlacedSet(
+            kinds=(kind,),
+            pool=number,
+            split=found.split,
+            speeds=(found.parts[-1].speed.value,),
+            p99_ms=(None,),
+            power_w=found.power_w.value,
+            cost=cost((*pool.running, kind), found) - now,
+            decision=decision,
+        )

@@ -9,10 +9,9 @@ import functools
 
 import numpy as np
 
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
-from advisor.placement.answers import SetAnswers, Sets
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.placement.bound import SetBound
-from advisor.placement.placing import Bools, Ints, PlacedSet
+from advisor.placement.placing import Bools, Ints, PlacedSet, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 
 MOST_ASKED, MOST_LOOKED_AT = 150, 1500

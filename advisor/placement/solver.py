@@ -38,13 +38,11 @@ from typing import TypeAlias
 import highspy
 import numpy as np
 
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.answers import SetAnswers, joining, set_answers
-from advisor.placement.pairs import QueuePairs
-from advisor.placement.placing import Bools, PlacedSet, Placing
-from advisor.placement.schedule import Schedule, scheduled
+from advisor.placement.pairs import QueuePairs, Schedule, scheduled
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining, set_answers
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
@@ -214,7 +212,7 @@ def _settled(
         found = master.whole(max(left_s(), LEAST_S), NEAR, cards)
         cards = cards if found is None else found
     master.settle(cards, of)
-    return _used(master, cards)
+    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
 def _part(started: float, time_limit_s: float) -> float:
@@ -655,10 +653,6 @@ def _dived(
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
     return steps
-
-
-def _used(master: _Master, cards: Floats) -> Counter[PlacedSet]:
-    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
 def _least(master: _Master) -> float:

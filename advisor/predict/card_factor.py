@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90, Interval, shrunk
+from advisor.core.gpu import WHOLE, Split
+from advisor.core.objectives import NORMAL_90, Interval, shrunk
 from advisor.core.records import CPU_BOUND, DOUBTFUL, WRONG, SoloPoint
-from advisor.core.split import Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.predictions import Prediction, Predictions, Predictor
 from advisor.predict.profiles import Floats, JobKind, Profile

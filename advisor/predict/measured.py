@@ -18,9 +18,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90
-from advisor.core.split import ADVISED_JOBS, Split
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split
+from advisor.core.objectives import NORMAL_90
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.predict.predictions import (
     Prediction,

@@ -8,15 +8,16 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from advisor.core.interval import NORMAL_90, Interval
+from advisor.core.gpu import Split, without_limits
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
+    NORMAL_90,
     OBJECTIVES,
+    Interval,
     Objective,
     PartResult,
     SplitResult,
 )
-from advisor.core.split import Split, without_limits
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats, Profile
 from advisor.validity.safe_counts import CheckedCounts, safe_splits

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
@@ -41,7 +41,7 @@ noise."""
 
 P99_MEASURED = Interval(1.0, 0.64, 1.55)
 """p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
-5th, 50th and 95th percentile of 166 windows (docs/measurements/model/p99.py)."""
+5th, 50th and 95th percentile of 166 windows (docs/measurements/model.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

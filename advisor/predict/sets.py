@@ -19,10 +19,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.gpu import ADVISED_JOBS, ISOLATING, WHOLE, Split
+from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,

@@ -19,7 +19,6 @@ from typing import Protocol
 
 from advisor.errors import AdvisorError, SurvivorsError
 from advisor.runtime.backend import Backend
-from advisor.runtime.beats import beat
 from advisor.runtime.cgroup import (
     ResourceBounds,
     kill_cgroup,
@@ -31,6 +30,7 @@ from advisor.runtime.cgroup import (
     remove_cgroup,
 )
 from advisor.runtime.processes import (
+    beat,
     carries,
     children_of,
     descendants,

@@ -146,8 +146,7 @@ def _listening() -> Iterator[tuple[str, int, str]]:
                 columns = line.split()
                 if columns[3] == "0A":  # TCP_LISTEN (Linux: include/net/tcp_states.h)
                     address, _, port = columns[1].partition(":")
-                    for host in _loopbacks(address):
-                        yield host, int(port, 16), columns[9]
+                    yield from ((host, int(port, 16), columns[9]) for host in _loopbacks(address))
 
 
 def _loopbacks(address: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from advisor.core.interval import NORMAL_90, Interval
+from advisor.core.objectives import NORMAL_90, Interval
 from advisor.wire.answers import DriftedJob, DriftQuantity
 
 

@@ -19,17 +19,16 @@ from typing import TypeAlias
 from advisor.core.gpu import (
     UNIT_NAMES,
     WHOLE,
+    Split,
     Vendor,
     grantable,
     quantum,
     share_for_units,
     units_for_share,
 )
-from advisor.core.split import Split
 from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
-from advisor.formats.kept import RecordFolder
-from advisor.formats.wire import read
+from advisor.formats.wire import RecordFolder, read
 
 Counts: TypeAlias = tuple[int, ...]
 """Units of each job."""

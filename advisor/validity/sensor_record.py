@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from advisor.formats.kept import RecordFolder
-from advisor.formats.wire import read
+from advisor.formats.wire import RecordFolder, read
 from advisor.wire.power import Measurement
 
 Response = Literal["mean", "exponential"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import Finish
-from advisor.core.split import Sharing
+from advisor.core.gpu import Sharing
+from advisor.core.objectives import Finish, Interval
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.wire.requests import Bounds, GpuModel
 
 

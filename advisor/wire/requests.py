@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Any, Self, TypeAlias
 
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_split
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
-from advisor.core.objectives import ADVISED, Aim, Work, find_objective
-from advisor.core.policy import Policy
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, parse_split
+from advisor.core.objectives import ADVISED, Aim, Policy, Work, find_objective
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 
@@ -20,7 +19,7 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 """As in job files."""
 
 SET_OF_NAMES = r"^[a-z0-9][a-z0-9._-]{0,99}(\+[a-z0-9][a-z0-9._-]{0,99}){1,6}$"
-"""Two to seven of them (`advisor.core.split.MOST_JOBS`)."""
+"""Two to seven of them (`advisor.core.gpu.MOST_JOBS`)."""
 
 PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
 

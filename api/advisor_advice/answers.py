@@ -1,38 +1,56 @@
-"""Answers about one to seven jobs on one GPU."""
+"""Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
+import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from advisor.core.gpu import MPS_CLIENTS, WHOLE, units_for_share, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, DEFAULT_OBJECTIVE, Finish, find_objective, priced
-from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, ISOLATING, Split
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    ISOLATING,
+    MEMORY_PART,
+    MPS_CLIENTS,
+    WHOLE,
+    Split,
+    units_for_share,
+    vendor_of,
+)
+from advisor.core.objectives import (
+    ADVISED,
+    DEFAULT_OBJECTIVE,
+    Finish,
+    Interval,
+    Policy,
+    find_objective,
+    priced,
+)
+from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,
     Outlook,
     RatedSplit,
+    Running,
     best_of_each,
     decide,
     environments,
     gain_to_the_end,
     near_miss,
     picks,
+    replicas,
     same_work,
+    wanted_splits,
+    way_of,
     worth_of,
 )
-from advisor.decide.limits import Request, cores_wanted
-from advisor.decide.options import Running, wanted_splits
+from advisor.decide.limits import Request, cores_wanted, with_card_memory
 from advisor.decide.reasons import reasons, warnings, why_unsure
-from advisor.decide.replicas import replicas, way_of
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import IDLE, Profile
@@ -47,16 +65,37 @@ from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
+    ComponentsOfJob,
+    ComponentsOfPair,
     Copies,
     DriftedJob,
+    JobCurve,
     MeasuredTogether,
     Needs,
+    Partner,
+    Partners,
     Replicas,
+    Size,
 )
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.conditions import KnownJobs
-from advisor_advice.profiles import ProfileSet, with_idle_power
-from advisor_models.manifest import MOST_PAIRS, Manifest, OtherGpu
+from advisor_advice.conditions import KnownJobs, read_known
+from advisor_advice.profiles import (
+    ProfileSet,
+    all_profiles,
+    begun_store,
+    find_profiles,
+    with_idle_power,
+)
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
+from advisor_power.components import (
+    KnownPower,
+    components_at,
+    components_by_share,
+    components_by_split,
+    fitted_weights,
+    known_power,
+)
 
 _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
@@ -533,3 +572,166 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
             "active idle power was not measured with these jobs, and is taken as "
             f"{statistics.fmean(map(active_idle_w, profiles)):.0f} W: advisor colocate measures it"
         )
+
+
+MOST_PARTNERS = 10
+
+DIGITS = 4
+"""Of a part of 1 that is told of hundreds of pairs; none is known better."""
+
+ENOUGH_SPEED = 0.95
+"""Of the whole GPU: a size that keeps it costs a job alone next to nothing."""
+
+
+def best_partners(
+    job: str, settings: Settings, request: Request, gpu_model: str | None = None
+) -> Partners:
+    """The ten partners with which most GPU time is saved, where the jobs are to share.
+
+    Raises:
+        InputError: the job has no profile, or there is not just one GPU model that it could be on.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    own = find_profiles([job, job], settings, gpu_model)
+    others = all_profiles(settings, own.a.gpu_model)
+    every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
+    known = read_known(ProfileSet(every, ()), settings, any_of=True)
+    filled, _ = with_known_idle(known.found, known.model.manifest.fill)
+    there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
+    request = with_card_memory(request, own.a.gpu_model)
+    found: list[Partner] = []
+    for other in profiles:
+        pair = (profiles[0], other)
+        outlook = Outlook(pair, there, known.checked, known.conditions.splits_of(pair))
+        try:
+            decision = decide(outlook, request)
+        except (InputError, NoSplitError):
+            continue
+        found += partner_of(decision)
+    found.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+    used_mib, card_mib = own.a.memory_used_mib, request.memory_mib
+    fit = int(MEMORY_PART * card_mib / used_mib) if used_mib and card_mib is not None else None
+    return Partners(
+        job=job,
+        gpu_model=own.a.gpu_model,
+        looked_at=len(profiles),
+        partners=tuple(found[:MOST_PARTNERS]),
+        size=best_size(own.a),
+        copies_by_memory=fit,
+    )
+
+
+def best_size(profile: Profile) -> Size | None:
+    """The smallest measured share that keeps `ENOUGH_SPEED`; None: only the whole GPU does."""
+    speeds = profile.values["rate"] / profile.whole_gpu_rate
+    for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True):
+        if speed >= ENOUGH_SPEED and share < profile.shares[-1]:
+            p99_ms = profile.serving and profile.serving.p99_alone_ms(share)
+            return Size(share_percent=share, speed=speed, latency_p99_ms=p99_ms)
+    return None
+
+
+def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
+    """What a job does alone at its measured shares."""
+    speeds = profile.values["rate"] / profile.whole_gpu_rate
+    return JobCurve(
+        job=profile.job,
+        rate_unit=profile.rate_unit,
+        rate=profile.whole_gpu_rate,
+        power_w=profile.whole_gpu_power_w,
+        shares=tuple(profile.shares.tolist()),
+        speeds=tuple(round(speed, DIGITS) for speed in speeds.tolist()),
+        size=best_size(profile),
+        bundled=bundled,
+    )
+
+
+def partner_of(decision: Decision) -> Iterator[Partner]:
+    """The second job as the first one's partner; nothing where they are not to share."""
+    if (way := decision.way) is None:
+        return
+    prices = decision.request.policy.prices
+    worth, (own, other) = worth_of(way.prediction, prices), way.prediction.parts
+    yield Partner(
+        partner=decision.profiles[1].job,
+        verdict=verdict_of(decision),
+        split=way.name,
+        speed=own.speed,
+        partner_speed=other.speed,
+        gpu_time_saved=worth.gpu_time,
+        energy_saved=worth.energy,
+        cost_saved=worth.cost,
+    )
+
+
+EVERY_SPLIT = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
+"""Asks for all splits that advice considers, without limits on speeds."""
+
+
+def components_of_job(
+    name: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfJob:
+    """The parts of a job's power, from the newest trusted window at each share.
+
+    Raises:
+        InputError: the job has no profile with counters, or too few jobs were measured.
+        StoreError: the store cannot be read.
+    """
+    return components_by_share(known_power_of(find_profiles([name], settings, gpu_model), settings))
+
+
+def components_of_pair(
+    a: str, b: str, settings: Settings, gpu_model: str | None = None
+) -> ComponentsOfPair:
+    """The parts of a pair's power at the splits that advice considers, and at those measured.
+
+    Raises:
+        InputError: a job has no profile with counters, or too few jobs were measured.
+        ModelError: there is no model, or it is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_profiles([a, b], settings, gpu_model)
+    known = known_power_of(found, settings)
+    given = answer(read_known(found, settings), EVERY_SPLIT)
+    together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
+    with begun_store(settings) as store:
+        if store:
+            names, model = known.pair_names, known.gpu_model
+            together = [*store.pair_points(jobs=names, gpu_model=model), *together]
+    return components_by_split(known, given.decision, together)
+
+
+def with_components(
+    response: wire.Recommendation, recommendation: Decision, find_power: Callable[[], KnownPower]
+) -> wire.Recommendation:
+    """The answer with the parts of the power at its choice, or why there are none.
+
+    What finds the power of both jobs may raise an `InputError`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        parts = components_at(find_power(), recommendation.chosen.prediction)
+    except InputError as error:
+        return dataclasses.replace(response, components_unknown=str(error))
+    return dataclasses.replace(response, components=parts)
+
+
+def known_power_of(
+    profile_set: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
+) -> KnownPower:
+    """What is known of the power of jobs, by weights that are fitted now.
+
+    They are fitted to the points of the store and the bundle, and to `more`.
+
+    Raises:
+        InputError: too few jobs were measured on the GPU model.
+        StoreError: the store cannot be read.
+    """
+    model = profile_set.a.gpu_model
+    with begun_store(settings) as store:
+        stored = store.solo_points(gpu_model=model) if store else []
+    points = [*more, *stored, *bundled_solo_points()]
+    return known_power(profile_set.profiles, points, fitted_weights(points, model))

@@ -6,16 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from advisor.core.gpu import parse_memory_mib
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_memory_mib
+from advisor.core.objectives import read_gain
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.answers import ModelAdvice, known_set, request_of
-from advisor_advice.components import known_power_of, with_components
+from advisor_advice.answers import (
+    ModelAdvice,
+    best_partners,
+    known_power_of,
+    known_set,
+    request_of,
+    with_components,
+)
 from advisor_advice.conditions import read_known
 from advisor_advice.options import (
     ByJob,
@@ -23,11 +29,9 @@ from advisor_advice.options import (
     job_requests,
     longest_p99_ms,
     min_speeds,
-    read_gain,
     read_works,
     words,
 )
-from advisor_advice.partners import best_partners
 from advisor_advice.profiles import find_profiles
 from advisor_advice.words import recommendation, said
 from advisor_data.files import read_points

@@ -4,23 +4,21 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.core.gpu import Gpu
-from advisor.core.interval import Interval
+from advisor.core.gpu import Gpu, Sharing
 from advisor.core.job import Job
-from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
+from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE, Interval
 from advisor.core.records import UNCOUNTED_UNIT
-from advisor.core.split import Sharing
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
+    Running,
     most_valuable,
     near_miss,
     nearest,
     worth_of,
 )
 from advisor.decide.limits import Request, floor
-from advisor.decide.options import Running
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.account import Trial
 from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, at_rate, with_part
@@ -34,8 +32,7 @@ from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
-from advisor_models.manifest import Manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 PHYSICS = "physics"
 """What expects, in the place of a model's version, where jobs take turns or are more than two."""

@@ -8,18 +8,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.core.gpu import UNIT_NAMES, WHOLE, Gpu, Share, Vendor, units_for_share, vendor_of
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    MOST_JOBS,
+    UNIT_NAMES,
+    WHOLE,
+    Gpu,
+    Share,
+    Split,
+    Vendor,
+    check_masks,
+    parse_split,
+    units_for_share,
+    vendor_of,
+)
 from advisor.core.job import Job
 from advisor.core.records import SETTLE_S
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Split, check_masks, parse_split
 from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, split_of
 from advisor.launch.start import check_memory
-from advisor.launch.status import split_of
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -222,7 +233,7 @@ def make_join(
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
     try:
-        from advisor.decide.options import Running
+        from advisor.decide.decision import Running
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error

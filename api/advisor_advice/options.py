@@ -84,28 +84,6 @@ def every_job(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_gain(value: str | float) -> float:
-    """A least gain: `0.03`, or `3%`; typer hands its default in as it is.
-
-    Raises:
-        InputError: it is neither, or cannot be meant.
-    """
-    text = str(value)
-    percent = text.removesuffix("%")
-    with InputError.instead_of(
-        ValueError, f"{text!r} is not a gain", why="", fix="write 0.03, or 3%"
-    ):
-        gain = float(percent) / (100 if percent != text else 1)
-    if not 0 <= gain < 1:
-        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
-        raise InputError(
-            f"a least gain of {text} is not possible",
-            why="1 is all of the energy or time that the jobs take",
-            fix=f"{asked}write a part such as 0.03, or 3%",
-        )
-    return gain
-
-
 def _check_known(option: str, job: str, jobs: Sequence[str]) -> None:
     """Refuse an option that is for another job than those there are; "" is for all."""
     if job and job not in jobs:

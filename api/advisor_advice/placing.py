@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, split_environments
 from advisor.core.wording import as_asked
-from advisor.decide.decision import LEAST_TIME_SAVED, Decision, worth_of
+from advisor.decide.decision import LEAST_TIME_SAVED, Decision, Running, worth_of
 from advisor.decide.limits import (
     Request,
     check_jobs_fit,
@@ -20,13 +19,12 @@ from advisor.decide.limits import (
     memory_unknown,
     with_card_memory,
 )
-from advisor.decide.options import Running
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
+from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
-from advisor.placement.schedule import Schedule
 from advisor.placement.solver import APART, Plan
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import MEASURED_ON
@@ -38,6 +36,7 @@ from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, Recommen
 from advisor_advice.answers import (
     KnownSet,
     ModelAdvice,
+    best_size,
     gpu_warnings,
     known_set,
     of_check,
@@ -45,7 +44,6 @@ from advisor_advice.answers import (
     with_known_idle,
 )
 from advisor_advice.conditions import Conditions, KnownJobs, read_known
-from advisor_advice.partners import best_size
 from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
 from advisor_models.registry import Registry
 

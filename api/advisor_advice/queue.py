@@ -11,14 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from advisor.core.gpu import WHOLE, Gpu
-from advisor.core.interval import Interval
+from advisor.core.gpu import WHOLE, Gpu, Split
 from advisor.core.job import Job
-from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Work
-from advisor.core.split import Split
-from advisor.decide.decision import Decision, best_of
+from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval, Work
+from advisor.decide.decision import Decision, Running, best_of
 from advisor.decide.limits import TO_THE_END, Request, floor, is_served
-from advisor.decide.options import Running
 from advisor.errors import (
     AdvisorError,
     BusyError,

@@ -19,8 +19,8 @@ from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
-from advisor.runtime.beats import beat
 from advisor.runtime.lock import gpu_lock
+from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
 from advisor_profiling.testbed import backend_alone, find_gpu, open_source, with_units

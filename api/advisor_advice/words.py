@@ -4,11 +4,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from advisor.core.gpu import PRIORITY, UNIT_NAMES, WHOLE, units_for_share, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import COST
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    ISOLATING,
+    PRIORITY,
+    UNIT_NAMES,
+    WHOLE,
+    Sharing,
+    units_for_share,
+    vendor_of,
+)
+from advisor.core.objectives import COST, Interval
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import ADVISED_JOBS, ISOLATING, Sharing
 from advisor.core.wording import (
     as_asked,
     below_normal_text,

@@ -29,8 +29,7 @@ from advisor.formats.rows import from_row
 from advisor.formats.wire import read, write
 from advisor.launch.folder import append_observation, create_folder
 from advisor.launch.overview import HistoryKeeper, midnight, write_history
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import LaunchStatus
+from advisor.launch.spec import LaunchSpec, LaunchStatus
 from advisor.settings import SUITE, Settings
 from advisor_api.launches.reconciler import looking
 

@@ -16,8 +16,8 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
@@ -34,7 +34,15 @@ from advisor.wire.requests import (
     PlacementRequest,
     RecommendationRequest,
 )
-from advisor_advice.answers import KnownSet, known_set, request_of, verdict_of
+from advisor_advice.answers import (
+    DIGITS,
+    KnownSet,
+    curve_of,
+    known_set,
+    partner_of,
+    request_of,
+    verdict_of,
+)
 from advisor_advice.conditions import (
     Conditions,
     Experience,
@@ -43,7 +51,6 @@ from advisor_advice.conditions import (
     checks_of,
     measured_windows,
 )
-from advisor_advice.partners import DIGITS, curve_of, partner_of
 from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.profiles import (
     ProfileSet,
@@ -60,9 +67,8 @@ from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
 from advisor_data.lists import job_rows
-from advisor_models.manifest import Manifest
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 if TYPE_CHECKING:
     from advisor_power.components import ComponentWeights, KnownPower
@@ -579,7 +585,7 @@ class Engine(Collector):
         decision, told = made() if is_short else await asyncio.to_thread(made)
         if not asked.components:
             return told
-        from advisor_advice.components import with_components
+        from advisor_advice.answers import with_components
 
         power = await self._power(kept, asked.names, asked.gpu_model)
         return await asyncio.to_thread(with_components, told, decision, power)

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from advisor.formats.wire import key_of
 from advisor.settings import read_settings
-from advisor_api.http.errors import REFUSALS, codes_of
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import REFUSALS, codes_of
 
 EXAMPLES = Path(__file__).with_name("examples.json")
 """Requests, and what a service answered them; tests/integration/test_api_examples.py writes it."""
@@ -58,8 +58,7 @@ def describe(app: FastAPI) -> None:
 def operations(contract: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
     """Path, method and description of all that can be asked."""
     for path, methods in contract["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
+        yield from ((path, method, operation) for method, operation in methods.items())
 
 
 def _describe_fields(schema: dict[str, Any]) -> None:

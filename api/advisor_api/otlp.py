@@ -66,5 +66,4 @@ def _observed(
 ) -> Iterator[metrics.Observation]:
     for family in collector.collect():
         if family.name == name:
-            for sample in family.samples:
-                yield metrics.Observation(sample.value, sample.labels)
+            yield from (metrics.Observation(s.value, s.labels) for s in family.samples)

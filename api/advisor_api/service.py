@@ -19,14 +19,13 @@ from advisor.runtime.lock import serving_home
 from advisor.settings import Settings
 from advisor_api.engine import Engine
 from advisor_api.http.access import Caller, TokenCache
-from advisor_api.http.errors import LOG, fault_of
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import LOG, fault_of
 from advisor_data import Store, open_store
 from advisor_data.backup import check_database
 from advisor_data.state import AuditEntry, ServiceState, open_service_state
-from advisor_models.manifest import Manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Manifest, Registry
 
 
 class Metrics(HttpMetrics):

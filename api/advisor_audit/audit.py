@@ -37,9 +37,8 @@ from typing import IO, Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from advisor.core.gpu import WHOLE, Gpu
-from advisor.core.interval import NORMAL_90, Interval
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.objectives import NO_PRICES, Aim, Prices
+from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT
 from advisor.core.wording import count_of
 from advisor.decide.limits import Request, with_card_memory

@@ -21,12 +21,18 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS
 from advisor.core.objectives import Aim, Prices
-from advisor.core.split import MOST_JOBS
 from advisor.decide.limits import Request
-from advisor.placement.answers import LEVELS, SetAnswers, Sets, set_answers
-from advisor.placement.placing import Kind, Pool, make_placing
+from advisor.placement.placing import (
+    LEVELS,
+    Kind,
+    Pool,
+    SetAnswers,
+    Sets,
+    make_placing,
+    set_answers,
+)
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, TAILS, SetClass

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
 from advisor_audit.audit import Audit, HostSet, SeenJob, SharingSet
 

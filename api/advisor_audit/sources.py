@@ -35,7 +35,7 @@ from requests.utils import get_auth_from_url
 from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
-from advisor.runtime.beats import in_thread
+from advisor.runtime.processes import in_thread
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
 

@@ -64,6 +64,7 @@ _MODULES = {
     **{name: f"advisor_cli.{name}" for name in _COMMANDS},
     "replicas": "advisor_cli.recommend",
     **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
+    "retrain": "advisor_cli.learn.train",
     "power": "advisor_cli.power",
 }
 

@@ -14,8 +14,7 @@ import requests
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import ADVISED, COST, Aim, priced
+from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
@@ -34,8 +33,7 @@ from advisor_audit.sources import (
     record,
     session_for,
 )
-from advisor_cli.console import as_json_text, print_screen, say
-from advisor_cli.options import AsJson, ProfilesOption
+from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
 from advisor_cli.progress import progress
 from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus

@@ -4,8 +4,7 @@ import math
 import os
 
 from advisor.settings import KEYS, config_path, read_settings, variable_of, written
-from advisor_cli.console import as_json_text, plain_table, print_table, say
-from advisor_cli.options import AsJson
+from advisor_cli.console import AsJson, as_json_text, plain_table, print_table, say
 
 
 def config(as_json: AsJson = False) -> None:

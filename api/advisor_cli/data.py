@@ -11,8 +11,7 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
-from advisor_cli.console import as_json_text, say
-from advisor_cli.options import AsJson
+from advisor_cli.console import AsJson, as_json_text, say
 from advisor_data import Store, open_store
 from advisor_data import migrate as migrate_store
 from advisor_data.files import check_import, import_notes, read_points, write_points

@@ -6,8 +6,7 @@ from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import CardPower, DriftedJob, DriftReport
 from advisor_advice.conditions import checks_of, experience_of, stored_factor
-from advisor_cli.console import Columns, as_json_text, print_table, say, say_lines, table_of
-from advisor_cli.options import AsJson
+from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 

@@ -7,13 +7,51 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from advisor.settings import read_settings
-from advisor_cli.console import say
+from advisor_cli.console import LogFormat, LogLevel, ServiceAddress, ServiceCa, say
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
-from advisor_cli.options import LogFormat, LogLevel, ServiceAddress, ServiceCa
 
 _Policy: TypeAlias = Literal["pass", "hold"]
 
+app = typer.Typer(
+    help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
+    no_args_is_help=True,
+)
 
+
+@app.command()
+def agent(
+    node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+    host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
+    log_format: LogFormat = "text",
+) -> None:
+    """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
+
+    docs/kubernetes.md says what it does with each, and what it needs.
+
+    Example: advisor kubernetes agent --node gpu-1 --service http://advisor:8765
+    """
+    # The client of Kubernetes takes a second that no other command should wait.
+    from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent
+    from advisor_kubernetes.cluster import connect
+
+    log_lines(logging.StreamHandler(), log_format)
+    settings = read_settings()
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
+        run_agent(
+            AgentOptions(node=node, host=host, port=port),
+            settings,
+            NodeApi(connect(), node),
+            client,
+            stop,
+            lambda at: say(f"advisor's agent of {node} serves metrics on port {at}"),
+        )
+
+
+@app.command()
 def serve(
     tls_certificate: Annotated[
         Path, typer.Option(help="PEM file with the certificate and its signers")
@@ -85,43 +123,3 @@ def serve(
             lambda real: say(f"advisor answers the cluster on {real.url}"),
             settings.environment,
         )
-
-
-def agent(
-    node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
-    service: ServiceAddress = "http://127.0.0.1:8765",
-    service_ca: ServiceCa = None,
-    host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
-    port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
-    log_format: LogFormat = "text",
-) -> None:
-    """Own the MPS daemons of a node, prove the limits of its pods, meter them and report.
-
-    docs/kubernetes.md says what it does with each, and what it needs.
-
-    Example: advisor kubernetes agent --node gpu-1 --service http://advisor:8765
-    """
-    # The client of Kubernetes takes a second that no other command should wait.
-    from advisor_kubernetes.agent import AgentOptions, NodeApi, run_agent
-    from advisor_kubernetes.cluster import connect
-
-    log_lines(logging.StreamHandler(), log_format)
-    settings = read_settings()
-    stop = ended_by_signals()
-    with client_of(service, service_ca, settings) as client:
-        run_agent(
-            AgentOptions(node=node, host=host, port=port),
-            settings,
-            NodeApi(connect(), node),
-            client,
-            stop,
-            lambda at: say(f"advisor's agent of {node} serves metrics on port {at}"),
-        )
-
-
-app = typer.Typer(
-    help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
-    no_args_is_help=True,
-)
-app.command("agent")(agent)
-app.command("serve")(serve)

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import Gpu, MemoryFit
-from advisor.core.split import ADVISED_JOBS
+from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit
 from advisor.core.wording import as_asked, counted, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (
@@ -23,9 +22,8 @@ from advisor.launch.folder import (
     join_status,
     withdraw,
 )
-from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
+from advisor.launch.spec import Forecast, JobStatus, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.launch.start import limit_environment, spawn_supervisor
-from advisor.launch.status import JobStatus, LaunchStatus
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import (
     LaunchRequest,
@@ -36,7 +34,20 @@ from advisor.wire.requests import (
 )
 from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
 from advisor_advice.options import every_job, job_requests, longest_p99_ms
-from advisor_cli.console import as_json_text, plain_console, print_screen, say, say_lines
+from advisor_cli.console import (
+    AllowUnsafe,
+    AsJson,
+    LimitOptions,
+    ObjectiveOption,
+    Tries,
+    as_json_text,
+    grouped,
+    job_names,
+    plain_console,
+    print_screen,
+    say,
+    say_lines,
+)
 from advisor_cli.launch_text import (
     asking_to_stop,
     end_screens,
@@ -49,15 +60,6 @@ from advisor_cli.launch_text import (
     show_lines,
     show_live,
     statuses,
-)
-from advisor_cli.options import (
-    AllowUnsafe,
-    AsJson,
-    LimitOptions,
-    ObjectiveOption,
-    Tries,
-    grouped,
-    job_names,
 )
 from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed import find_gpu, with_units

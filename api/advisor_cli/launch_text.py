@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.core.gpu import UNIT_NAMES, vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import Prices
+from advisor.core.objectives import Interval, Prices
 from advisor.core.records import (
     FLAGS,
     FOREIGN_HOST,
@@ -32,9 +31,8 @@ from advisor.formats.moments import duration_text
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder, observation_lines
-from advisor.launch.spec import Forecast, JobForecast
+from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, split_of
 from advisor.launch.start import LOG
-from advisor.launch.status import JobStatus, LaunchStatus, split_of
 from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say

@@ -13,12 +13,13 @@ from advisor.core.wording import count_of
 from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
 from advisor.launch.guard import LAUNCH_MARK, Stopping
 from advisor.launch.overview import LaunchList
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchStatus
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
 from advisor_cli.console import (
     PIPE_WIDTH,
+    AsJson,
     Columns,
     as_json_text,
     plain_console,
@@ -37,7 +38,6 @@ from advisor_cli.launch_text import (
     statuses,
     table,
 )
-from advisor_cli.options import AsJson
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
 

@@ -9,8 +9,8 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
+from advisor.core.gpu import Split
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
-from advisor.core.split import Split
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
@@ -24,23 +24,21 @@ from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
 from advisor_advice.words import basis
 from advisor_cli.console import (
-    Columns,
-    as_json_text,
-    print_list,
-    print_screen,
-    print_table,
-    say,
-    table_of,
-)
-from advisor_cli.options import (
     AsJson,
+    Columns,
     Cores,
     GpuUuidOption,
     LimitOptions,
     MinGain,
     Notes,
+    as_json_text,
     grouped,
     job_names,
+    print_list,
+    print_screen,
+    print_table,
+    say,
+    table_of,
 )
 
 MAX_JOBS = 100_000

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.wire.answers import MARKS, NOT_IDENTIFIED, PowerParts
 from advisor_cli.console import plain_table, print_table
 

@@ -9,10 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import vendor_of
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Objective
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS, Sharing
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Sharing, vendor_of
+from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
     Decision,
@@ -31,8 +29,14 @@ from advisor_advice.ask import advise
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
+    AdviceOptions,
+    AsJson,
     Columns,
+    Notes,
+    ObjectiveOption,
     as_json_text,
+    grouped,
+    job_names,
     plain_console,
     plain_table,
     print_folded,
@@ -43,7 +47,6 @@ from advisor_cli.console import (
     show_chart,
     table_of,
 )
-from advisor_cli.options import AdviceOptions, AsJson, Notes, ObjectiveOption, grouped, job_names
 from advisor_cli.power_bars import letters, print_parts
 
 

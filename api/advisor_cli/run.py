@@ -29,7 +29,11 @@ from advisor_advice.options import every_job, job_requests, longest_p99_ms, read
 from advisor_advice.placing import check_deadline
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_cli.console import (
+    AsJson,
     Columns,
+    MaxP99,
+    MinSpeed,
+    Tries,
     as_json_text,
     plain_console,
     print_screen,
@@ -39,7 +43,6 @@ from advisor_cli.console import (
 )
 from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, unread_text
-from advisor_cli.options import AsJson, MaxP99, MinSpeed, Tries
 from advisor_profiling.testbed import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]

@@ -14,8 +14,7 @@ from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
-from advisor_cli.console import say
-from advisor_cli.options import LogFormat, LogLevel
+from advisor_cli.console import LogFormat, LogLevel, say
 
 
 def serve(

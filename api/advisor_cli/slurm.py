@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from advisor.settings import read_settings
+from advisor_cli.console import LogFormat, ServiceAddress, ServiceCa
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
-from advisor_cli.options import LogFormat, ServiceAddress, ServiceCa
 from advisor_node.slurm.agent import run_agent
 from advisor_node.slurm.matching import run_match
 from advisor_node.slurm.site import read_settings_file

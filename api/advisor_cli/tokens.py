@@ -9,8 +9,7 @@ import typer
 
 from advisor.formats.moments import now
 from advisor.settings import read_settings
-from advisor_cli.console import Columns, as_json_text, print_table, say, table_of
-from advisor_cli.options import AsJson
+from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, table_of
 
 if TYPE_CHECKING:
     from advisor_data.state import ServiceState, Token

@@ -27,19 +27,20 @@ from advisor.formats.moments import duration_text
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, list_folders
 from advisor.launch.overview import CardNow, Overview, overview, read_history
-from advisor.launch.status import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
+from advisor.launch.spec import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards
 from advisor_cli.console import (
     PIPE_WIDTH,
+    AsJson,
     Columns,
+    ServiceCa,
     as_json_text,
     plain_console,
     plain_table,
     say,
     table_of,
 )
-from advisor_cli.options import AsJson, ServiceCa
 
 _EVERY_S = 2.0
 _SERVICE = "http://127.0.0.1:8765"

@@ -23,9 +23,17 @@ from advisor.client import (
     Recommendation,
     RecommendationRequest,
 )
-from advisor.core.gpu import MEMORY_MIB, PERCENTAGE, PRIORITY, WHOLE, MemoryFit, Share
+from advisor.core.gpu import (
+    ADVISED_JOBS,
+    MEMORY_MIB,
+    MOST_JOBS,
+    PERCENTAGE,
+    PRIORITY,
+    WHOLE,
+    MemoryFit,
+    Share,
+)
 from advisor.core.records import grouped
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor.placement.solver import solved
 from advisor.wire.answers import AskedJob, Option

@@ -47,11 +47,10 @@ from advisor.launch.job_monitor import RECENT_S, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
 from advisor.launch.observe import pace_flags
 from advisor.launch.set_monitor import work_per_joule
-from advisor.launch.status import OVER, State
+from advisor.launch.spec import OVER, State
 from advisor.progress import LATENCIES_AT
-from advisor.runtime.backend import Sight, check_environments, check_granted, look
+from advisor.runtime.backend import MpsBackend, Sight, check_environments, check_granted, look
 from advisor.runtime.counting import Tally, parse_fault, parse_reported
-from advisor.runtime.mps import MpsBackend
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.settings import Settings
 from advisor.validity.points import is_usable
@@ -155,7 +154,7 @@ class GpuUsers:
         return self.clients | self.outside
 
 
-def users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
+def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     """The processes on a GPU, by the uid of their pod or batch job; those of none are left out."""
     clients = sight.clients or frozenset()
     found: dict[str, GpuUsers] = {}
@@ -541,7 +540,7 @@ class Room(Generic[T]):
             self._clock,
         )
         sight = self._daemon.sight(used=bool(self.living))
-        users = sight and users_by_tenant(sight, self._tenancy.tenant_of)
+        users = sight and _users_by_tenant(sight, self._tenancy.tenant_of)
         self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)

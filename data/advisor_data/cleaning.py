@@ -27,7 +27,7 @@ from advisor.launch.folder import (
     observation_lines,
     remove,
 )
-from advisor.launch.status import OVER
+from advisor.launch.spec import OVER
 from advisor.settings import Retention
 from advisor.wire.lists import AuditEntry
 from advisor_data import Store

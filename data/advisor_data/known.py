@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.errors import InputError, StoreError, placed
-from advisor.formats.kept import RecordFolder, slug
-from advisor.formats.wire import T, read, write
+from advisor.formats.wire import RecordFolder, T, read, slug, write
 from advisor.validity.safe_counts import (
     CHECKS,
     CheckedCounts,

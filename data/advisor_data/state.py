@@ -132,9 +132,9 @@ class LaunchRow:
     Attributes:
         launch_id: From advisor.launch.folder.new_launch_id, so that ids sort by time.
         gpu: As in the spec: index or UUID; `gpu_uuid` where that is known.
-        state: One of advisor.launch.status.State.
+        state: One of advisor.launch.spec.State.
         spec: advisor.launch.spec.LaunchSpec as JSON text.
-        status: advisor.launch.status.LaunchStatus as JSON text.
+        status: advisor.launch.spec.LaunchStatus as JSON text.
         asked_by: Name of the token.
         idempotency_key: What the asker sent, so that asking again does not launch again.
         request_hash: Of what was asked for under that key.
@@ -288,7 +288,7 @@ class ServiceState(OpenDatabase):
     def update_launch(self, launch_id: str, state: str, status: str) -> bool:
         """Keep where a launch stands; False: it is over, and stays as it is.
 
-        `state` is one of advisor.launch.status.State, `status` the whole status, JSON text.
+        `state` is one of advisor.launch.spec.State, `status` the whole status, JSON text.
         """
         change = update(launches).where(launches.c.launch_id == launch_id, _active())
         values = {"state": state, "status": status, "updated_at": now()}

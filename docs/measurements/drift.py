@@ -13,7 +13,7 @@ import random
 import statistics
 from collections.abc import Iterator
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL
 from advisor.validity.drift import NOISE, Compared, find_drifts
 from advisor_data.bundled import bundled_pair_points

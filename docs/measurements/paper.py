@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.core.objectives import RAW_OBJECTIVE
-from advisor.core.policy import Policy
+from advisor.core.objectives import RAW_OBJECTIVE, Policy
 from advisor_training.evaluation import bar_of
 from advisor_training.learners import (
     LEARNERS,

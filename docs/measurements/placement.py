@@ -26,11 +26,10 @@ import numpy as np
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu
 from advisor.core.job import Job
-from advisor.core.policy import Policy
+from advisor.core.objectives import Policy
 from advisor.decide.limits import Request, is_served
 from advisor.launch.run_queue import LaunchedJob, QueueFile, QueueRecord, SeenLaunch
-from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchPart, LaunchSet, LaunchStatus
 from advisor.placement import solver
 from advisor.placement.placing import Kind, Placing, Pool, make_placing
 from advisor.placement.solver import APART

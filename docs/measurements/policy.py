@@ -24,9 +24,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, Split, without_limits
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError
@@ -35,7 +34,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings, read_settings
 from advisor_advice.answers import with_known_idle
-from advisor_advice.expected import measured_split
+from advisor_advice.conditions import measured_split
 from advisor_advice.profiles import find_profiles
 from advisor_data.bundled import (
     GPU_MODEL,
@@ -45,8 +44,7 @@ from advisor_data.bundled import (
     bundled_solo_points,
     select,
 )
-from advisor_models.forest import Forest, read_trees
-from advisor_models.model_predictor import ModelPredictor
+from advisor_models.model_predictor import Forest, ModelPredictor, read_trees
 from advisor_models.registry import Registry
 from advisor_training.learners import extra_trees, fit, learners_for
 from advisor_training.rows import Rows, read_measured

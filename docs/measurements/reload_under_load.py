@@ -27,9 +27,15 @@ from urllib.parse import urlsplit
 import numpy as np
 from service_processes import running_service
 
-from advisor_models.forest import LEAF, NODE
-from advisor_models.manifest import Artefact, hashes, read_artefact, write_artefact
-from advisor_models.registry import BUNDLED, Registry
+from advisor_models.model_predictor import LEAF, NODE
+from advisor_models.registry import (
+    BUNDLED,
+    Artefact,
+    Registry,
+    hashes,
+    read_artefact,
+    write_artefact,
+)
 
 CLIENTS = 4
 VERSIONS = ("one", "two")

@@ -1,15 +1,43 @@
-"""The predictor that is served: a model's trees between the features and the predictions."""
+"""The predictor that is served: a model's trees between the features and the predictions.
+
+What this version can predict of a pair is one declaration for each head. A new head is one more
+`Head` here and one `HeadLearner` in `advisor_training.learners`; rows, the trees, intervals, the
+manifest and the predictor go by these.
+
+A file of trees has nothing but nodes, ten bytes each: those of all trees level by level, the roots
+first. The children of the first node that branches stand behind all roots, the left one before the
+right one, those of the next one behind these, and so on. So no file can name a node that is not
+there:
+
+    np.fromfile("speed.trees", [("feature", "<i2"), ("number", "<f8")])
+"""
 
 import functools
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from advisor.core.split import ADVISED_JOBS, Split, check_advised
+from advisor.core.gpu import ADVISED_JOBS, Split, check_advised
+from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import Side, feature_names_of, side
+from advisor.predict.features import (
+    Float32s,
+    Side,
+    beside,
+    feature_names_of,
+    matrix,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    side,
+    speed_features,
+)
 from advisor.predict.predictions import (
     AskedPair,
     ExpectedPair,
@@ -25,23 +53,361 @@ from advisor.predict.profiles import (
     Profile,
     filled,
     kind_of,
+    of_job,
     of_pair,
 )
-from advisor_models.forest import Forest, read_trees
-from advisor_models.heads import (
-    KNOWN_HEADS,
-    MEMORY_POWER,
-    POWER,
-    SPEED,
-    Head,
-    PredictionRequest,
-    ServedHead,
-    inputs_of,
+from advisor_models.registry import (
+    LIMITED,
+    REPLACE,
+    RETRAIN,
+    SPLIT,
+    UNCAPPED,
+    Manifest,
+    Of,
+    TrainedHead,
+    bounds_of_stratum,
+    place_of,
+    read_artefact,
+    trees_file,
+    wider,
 )
-from advisor_models.intervals import SPLIT, bounds_of_stratum
-from advisor_models.manifest import REPLACE, RETRAIN, Manifest, read_artefact, trees_file
+
+Features: TypeAlias = dict[str, Floats]
+"""By name, in the order of the columns; each shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Head:
+    """A quantity of a pair at splits, learned as the logarithm of its distance to a prior.
+
+    Attributes:
+        name: As in the manifest, and of the file with its trees.
+        of: What it has a value of: for "job" the functions get each job's side first in turn.
+        prior: What `prior_of` gives, in words; another prior needs other words, since a model that
+            was trained over one must not be used with the other.
+        features_of: What the model sees of the jobs.
+        prior_of: The target without learning, shape (n,); the features are given so that nothing is
+            worked out twice.
+        limit_of: What holds the target back: at 97 % of it the intervals "at the power limit" hold.
+            Infinite where it is not known; None: nothing does.
+    """
+
+    name: str
+    of: Of
+    target: str
+    unit: str
+    prior: str
+    features_of: Callable[[Sequence[Side]], Features]
+    prior_of: Callable[[Sequence[Side], Features], Floats]
+    limit_of: Callable[[Sequence[Side]], float] | None = None
+
+
+def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats, ...]]:
+    """What a head takes of jobs at n splits: a part for each job, or one of all.
+
+    Features are all of the first part, then all of the next, shape (parts x n, features); priors
+    are of each part, shape (n,).
+    """
+    views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
+    views = views if head.of == "job" else [tuple(sides)]
+    features = [head.features_of(view) for view in views]
+    priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
+    return np.concatenate([*map(matrix, features)]), tuple(priors)
+
+
+SPEED = Head(
+    name="speed",
+    of="job",
+    target="relative speed of a job that always has something to do",
+    unit="1",
+    prior="prior_kept x relative rate alone at the share",
+    features_of=lambda sides: speed_features(sides[0], sides[1:]),
+    prior_of=lambda sides, features: features["prior_kept"] * sides[0].capacity,
+)
+
+POWER = Head(
+    name="power",
+    of="pair",
+    target="power of the GPU",
+    unit="W",
+    prior="both powers less one active idle power, up to the limit",
+    features_of=power_features,
+    prior_of=lambda sides, _: physical_power_w(sides),
+    limit_of=power_limit_w,
+)
+
+MEMORY_POWER = Head(
+    name="memory_power",
+    of="pair",
+    target="power of the memory of the GPU",
+    unit="W",
+    prior="that of the whole GPU: both powers less one active idle power, up to the limit",
+    features_of=power_features,
+    prior_of=lambda sides, _: physical_power_w(sides),
+)
+"""Part of the power; few cards read it, so most models are without it."""
+
+HEADS = (SPEED, POWER)
+"""The heads that every model has."""
+
+KNOWN_HEADS = (*HEADS, MEMORY_POWER)
+"""All heads of this version; a model may be without the later ones."""
+
+OUTSIDE = 0.05
+"""A feature is outside what the model has seen when it lies further beyond its range than this part
+of the range."""
 
 _Factors: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PredictionRequest:
+    """Jobs at splits, and how well the model knows them.
+
+    Attributes:
+        sides: Each job at its shares.
+        kinds: What each job is.
+        splits: The same shares.
+        gpu_model: Which they share.
+        seen: The model has seen it.
+        whole: The profiles have every column.
+    """
+
+    sides: tuple[Side, ...]
+    kinds: tuple[str, ...]
+    splits: Sequence[Split]
+    gpu_model: str
+    seen: bool
+    whole: bool
+
+
+class _ServedHead:
+    """One head between the sides of a pair and its values."""
+
+    def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
+        self.head, self.trained = head, trained
+        known = {(seen, whole) for seen in (True, False) for whole in (True, False)}
+        self._factors = {
+            key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
+        }
+
+    def values(
+        self, priors: Sequence[Floats], logs: Sequence[float], asked: _PredictionRequest
+    ) -> Floats:
+        """What the trees' answers mean: one log for each row of the features.
+
+        For each part, a job or the pair, values, low and high ends; shape (parts, 3, n).
+        """
+        n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
+        limit = self.head.limit_of(asked.sides) if self.head.limit_of else math.inf
+        near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit
+        found = [
+            [
+                _around(value, factors(asked, split, part, value >= near), most)
+                for split, value in zip(
+                    asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                )
+            ]
+            for part, prior in enumerate(priors)
+        ]
+        return np.moveaxis(np.array(found), -1, 1)
+
+    def outside(self, rows: Float32s) -> list[str]:
+        """Features that lie outside of what was learned from; shape (rows, features)."""
+        low, high = np.array(self.trained.ranges).T
+        # A feature that was the same in all rows has no width; rounding is no extrapolation.
+        reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
+        names = zip(self.trained.features, found, strict=True)
+        return [name for name, is_outside in names if is_outside]
+
+
+def _factors(
+    trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
+) -> Callable[[_PredictionRequest, Split, int, bool], _Factors]:
+    """Factors of the intervals, worked out once for each stratum."""
+    strata = trained.intervals
+    if not seen:
+        # Whether another GPU model is at its limit is not known beforehand.
+        strata = {n: bounds for n, bounds in strata.items() if place_of(n) != LIMITED}
+        strata = wider(strata, manifest.other_gpu.widening[trained.name])
+    if not whole and manifest.no_counters is not None:
+        strata = wider(strata, manifest.no_counters[trained.name])
+
+    @functools.cache
+    def at(name: str, gpu_model: str) -> _Factors:
+        return bounds_of_stratum(strata, name, gpu_model).factors
+
+    def of(asked: _PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
+        place = UNCAPPED if not split.is_limited else LIMITED if at_limit else SPLIT
+        if trained.of == "pair":
+            return at(of_pair(asked.kinds, place), asked.gpu_model)
+        own, others = asked.kinds[part], (*asked.kinds[:part], *asked.kinds[part + 1 :])
+        return at(of_job(own, others, split.shares[part], place), "")
+
+    return of
+
+
+def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
+    # One by one: where a value stands in an array may change the last bit of numpy's exp.
+    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
+
+
+def _around(value: float, factors: _Factors, most: float) -> tuple[float, float, float]:
+    return value, value * factors[0], max(value, min(value * factors[1], most))
+
+
+NODE: Final = np.dtype([("feature", "<i2"), ("number", "<f8")])
+"""A row goes left where its feature is at most the number; of a leaf the number is the answer."""
+
+LEAF = -1
+"""In place of the feature."""
+
+MOST_LEVELS = 500
+"""Of a tree; the bundled ones have 26. More would only be there to take time."""
+
+LARGEST = 50.0
+"""Of an answer, which is the logarithm of a ratio."""
+
+
+_Places: TypeAlias = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """The trees of one head, checked.
+
+    Attributes:
+        count: How many.
+        columns: Features of a row.
+        left: Place of each node's left child; of a leaf its own.
+        features: Column that a node looks at.
+        thresholds: A row goes right above it; of a leaf infinity, so that a row stays.
+        answers: Of leaves.
+    """
+
+    count: int
+    columns: int
+    left: _Places
+    features: _Places
+    thresholds: Floats
+    answers: Floats
+
+
+def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> Trees:
+    """The trees of a file.
+
+    Args:
+        name: Of the head.
+        data: The file.
+        columns: Features of a row.
+        retrain: What to do where it cannot be used.
+
+    Raises:
+        ModelError: the file has no trees for so many columns.
+    """
+    fault = None if data and len(data) % NODE.itemsize == 0 else "it is cut off"
+    nodes = np.frombuffer(b"" if fault else data, NODE)
+    if fault := fault or _fault(nodes, columns):
+        raise ModelError(f"{trees_file(name)} has no trees", why=fault, fix=retrain)
+    inner = nodes["feature"] != LEAF
+    count = _roots(inner)
+    return Trees(
+        count=count,
+        columns=columns,
+        left=np.where(inner, count + 2 * (np.cumsum(inner) - 1), np.arange(len(nodes))),
+        features=np.where(inner, nodes["feature"], 0).astype(np.intp),
+        thresholds=np.where(inner, nodes["number"], np.inf),
+        answers=nodes["number"].astype(np.float64),
+    )
+
+
+class Forest:
+    """The trees of some heads, whose means are the answers; safe to share between threads.
+
+    They are walked together: for ten splits NumPy's time is that of its calls, not of the nodes.
+    """
+
+    def __init__(self, *heads: Trees) -> None:
+        begins = list(itertools.accumulate((len(trees.left) for trees in heads[:-1]), initial=0))
+        self._heads = heads
+        self._roots = [begin + np.arange(t.count) for begin, t in zip(begins, heads, strict=True)]
+        lefts = [begin + trees.left for begin, trees in zip(begins, heads, strict=True)]
+        self._left: _Places = np.concatenate(lefts)
+        self._features: _Places = np.concatenate([trees.features for trees in heads])
+        self._thresholds: Floats = np.concatenate([trees.thresholds for trees in heads])
+        self._answers: Floats = np.concatenate([trees.answers for trees in heads])
+        # The same numbers of splits are asked for again and again.
+        self._starts = functools.lru_cache(maxsize=4)(self._at_the_roots)
+
+    def __call__(self, *inputs: Float32s) -> list[list[float]]:
+        """For each head the mean over its trees for each row.
+
+        Args:
+            inputs: For each head its rows, shape (n, columns).
+        """
+        counts = tuple(map(len, inputs))
+        values = np.concatenate([rows.ravel() for rows in inputs], dtype=np.float64)
+        answers = self._walk(values, *self._starts(counts))
+        means: list[list[float]] = []
+        end = 0
+        for count, trees in zip(counts, self._heads, strict=True):
+            begin, end = end, end + count * trees.count
+            means.append(answers[begin:end].reshape(count, trees.count).mean(axis=1).tolist())
+        return means
+
+    def _at_the_roots(self, counts: Sequence[int]) -> tuple[_Places, _Places]:
+        """Of each row and each root: the node, and where the row's values begin."""
+        nodes: list[_Places] = []
+        starts: list[_Places] = []
+        begin = 0
+        for count, trees, roots in zip(counts, self._heads, self._roots, strict=True):
+            nodes.append(np.tile(roots, count))
+            starts.append(begin + np.repeat(np.arange(count) * trees.columns, trees.count))
+            begin += count * trees.columns
+        return np.concatenate(nodes), np.concatenate(starts)
+
+    def _walk(self, values: Floats, node: _Places, row: _Places) -> Floats:
+        """The answer of each tree that begins at a node, for the row that begins at a value."""
+        arrived, on_the_way = node.copy(), np.arange(len(node))
+        while len(on_the_way):
+            # Looking which rows have arrived takes as long as one level.
+            for _ in range(6):
+                above = values.take(row + self._features.take(node)) > self._thresholds.take(node)
+                node = self._left.take(node) + above
+            arrived[on_the_way] = node
+            (moving,) = np.nonzero(self._left.take(node) != node)
+            node, row, on_the_way = node[moving], row[moving], on_the_way[moving]
+        return self._answers.take(arrived)
+
+
+def _fault(nodes: npt.NDArray[np.void], columns: int) -> str | None:
+    """What is wrong with nodes; None: nothing."""
+    features, numbers = nodes["feature"], nodes["number"]
+    inner = features != LEAF
+    if features.min() < LEAF or features.max() >= columns:
+        return f"its features go from {features.min()} to {features.max()}, and {columns} are known"
+    if not np.isfinite(numbers).all():
+        return "a number is not finite"
+    if not inner.all() and np.abs(numbers[~inner]).max() > LARGEST:
+        return f"an answer is beyond {LARGEST:g}, which is the logarithm of no ratio"
+    return _broken(inner)
+
+
+def _broken(inner: npt.NDArray[np.bool_]) -> str | None:
+    """Why nodes make no trees: the levels must end, and end with the last node."""
+    begin, end = 0, _roots(inner)
+    for _ in range(MOST_LEVELS):
+        if begin >= end:
+            break
+        begin, end = end, end + 2 * int(inner[begin:end].sum())
+    whole = begin == end == len(inner)
+    return None if whole else f"its {len(inner)} nodes are no trees of up to {MOST_LEVELS} levels"
+
+
+def _roots(inner: npt.NDArray[np.bool_]) -> int:
+    """How many trees: every node but the roots is one of two children."""
+    return len(inner) - 2 * int(inner.sum())
 
 
 class ModelPredictor:
@@ -68,7 +434,7 @@ class ModelPredictor:
                 fix=RETRAIN,
             )
         self._heads = {
-            h.name: ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
+            h.name: _ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
         }
         self._forest = Forest(
             *(
@@ -105,7 +471,7 @@ class ModelPredictor:
         )
 
     def values(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> dict[str, Floats]:
-        """What each head says of jobs at splits, as `ServedHead.values` has it.
+        """What each head says of jobs at splits, as `_ServedHead.values` has it.
 
         Raises:
             InputError: as for `predict`.
@@ -113,12 +479,14 @@ class ModelPredictor:
         seen, whole = self._known(profiles)
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         kinds = tuple(map(self._kind, profiles))
-        asked = PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
+        asked = _PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
         inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
-        answers = self._forest(*(given.features for given in inputs))
+        answers = self._forest(*(features for features, _ in inputs))
         return {
-            name: head.values(given, found, asked)
-            for (name, head), given, found in zip(self._heads.items(), inputs, answers, strict=True)
+            name: head.values(priors, found, asked)
+            for (name, head), (_, priors), found in zip(
+                self._heads.items(), inputs, answers, strict=True
+            )
         }
 
     def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
@@ -135,10 +503,10 @@ class ModelPredictor:
         inputs = [
             [inputs_of(head.head, of_pair) for of_pair in sides] for head in self._heads.values()
         ]
-        rows = [np.concatenate([given.features for given in of_head]) for of_head in inputs]
+        rows = [np.concatenate([features for features, _ in of_head]) for of_head in inputs]
         logs = dict(zip(self._heads, self._forest(*rows), strict=True))
         priors = {
-            name: np.concatenate([prior for given in of_head for prior in given.priors])
+            name: np.concatenate([prior for _, of_parts in of_head for prior in of_parts])
             for name, of_head in zip(self._heads, inputs, strict=True)
         }
         speeds, powers_w = (np.exp(logs[name]) * priors[name] for name in (SPEED.name, POWER.name))
@@ -157,9 +525,7 @@ class ModelPredictor:
             InputError: as for `predict`.
         """
         sides = self._sides(profiles, splits)
-        outside = (
-            head.outside(inputs_of(head.head, sides).features) for head in self._heads.values()
-        )
+        outside = (head.outside(inputs_of(head.head, sides)[0]) for head in self._heads.values())
         # Some features are of several heads.
         return list(dict.fromkeys(name for names in outside for name in names))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.interval import NORMAL_90
+from advisor.core.objectives import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded
@@ -25,8 +25,8 @@ from advisor.predict.one_window import (
     share_features,
 )
 from advisor.predict.profiles import NEEDED, Floats, Profile
-from advisor_models.forest import Forest, read_trees
-from advisor_models.manifest import MANIFEST, checked_file, trees_file, whole_file
+from advisor_models.model_predictor import Forest, read_trees
+from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
 BUNDLED = Path(__file__).with_name("bundled_one_window")
 HEADS = (*COUNTERS, "rate", "power")

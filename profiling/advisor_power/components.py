@@ -9,10 +9,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import WHOLE
-from advisor.core.interval import Interval
+from advisor.core.gpu import UNCAPPED, WHOLE, Split
+from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
-from advisor.core.split import UNCAPPED, Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.decide.decision import Decision
 from advisor.errors import InputError

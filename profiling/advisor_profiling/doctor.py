@@ -15,7 +15,7 @@ from advisor.core.telemetry import COUNTERS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
-from advisor.runtime.mps import Control, binary_version
+from advisor.runtime.backend import Control, binary_version
 from advisor.runtime.processes import available_cores, cpu_steal_s
 from advisor.runtime.running_job import leftovers
 from advisor.settings import LIMIT_VARIABLES, Settings

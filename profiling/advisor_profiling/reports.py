@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import EQUAL, WHOLE, Split
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
@@ -20,7 +20,6 @@ from advisor.core.objectives import (
     best,
 )
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
-from advisor.core.split import EQUAL, Split
 from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
 from advisor_profiling.campaign.colocation import PlannedSplit
 

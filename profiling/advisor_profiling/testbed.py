@@ -48,9 +48,9 @@ from advisor.runtime.backend import (
     UncappedBackend,
     look,
     look_hip,
+    open_mps,
 )
 from advisor.runtime.lock import gpu_lock, open_lock
-from advisor.runtime.mps import open_mps
 from advisor.runtime.processes import (
     MPS_SERVER,
     available_cores,

@@ -11,7 +11,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from advisor_cli.learn.retrain import retrain
+from advisor_cli.learn.train import retrain
 
 CRON = Path(__file__).parents[2] / "training/cron"
 COMMAND = "/opt/advisor/bin/advisor retrain"

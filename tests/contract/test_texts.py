@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from advisor.installed import DISTRIBUTION
-from advisor_models.manifest import read_manifest
+from advisor_models.registry import read_manifest
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements/dev.txt"

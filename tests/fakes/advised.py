@@ -11,9 +11,9 @@ from made_up_profiles import profile as profile_on_h200
 from small_model import make_manifest
 from unsafe_counts import checked_with
 
+from advisor.core.gpu import Split
 from advisor.core.job import Job
 from advisor.core.records import Observation, SoloPoint
-from advisor.core.split import Split
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile
@@ -22,7 +22,7 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.conditions import NOTHING, Conditions, KnownJobs
 from advisor_advice.profiles import ProfileSet
 from advisor_data.files import write_points
-from advisor_models.manifest import Manifest
+from advisor_models.registry import Manifest
 
 T = TypeVar("T")
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from store_points import observation
 
+from advisor.core.gpu import NINE
 from advisor.core.job import Job
 from advisor.core.records import Observation
-from advisor.core.split import NINE
 from advisor.formats.moments import to_text
 from advisor.formats.rows import to_row
 from advisor.launch.folder import OBSERVATIONS, LaunchFolder, StatusWriter, create_folder
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import State
+from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, State
 
 PAIR = LaunchSet(
     split=NINE[2],

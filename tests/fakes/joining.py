@@ -1,6 +1,6 @@
 """What a job asks that is to join others."""
 
-from advisor.core.split import Split
+from advisor.core.gpu import Split
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 
 

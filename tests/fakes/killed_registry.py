@@ -19,8 +19,7 @@ from typing import Any
 
 from advisor.files import replace_file
 from advisor_models import registry
-from advisor_models.manifest import read_manifest, write_manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Registry, read_manifest, write_manifest
 
 WRITERS = {write_manifest.__code__, replace_file.__code__}
 

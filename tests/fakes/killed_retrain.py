@@ -21,8 +21,7 @@ from typing import Any
 from retraining import FIRST_DAY, bundled_model, collected, few_trees
 
 from advisor.errors import StoreError
-from advisor_models.manifest import read_manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Registry, read_manifest
 from advisor_training.retrain import retrain
 
 LARGEST_FILE = 4_000

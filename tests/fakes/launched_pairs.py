@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from advisor.core.gpu import EQUAL
 from advisor.core.records import Observation, ObservedPart
-from advisor.core.split import EQUAL
 from advisor.formats.moments import to_text
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, make_profiles

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import Split
+from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.core.split import Split
 from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
 from advisor.predict.profiles import COLUMNS, Floats, Profile

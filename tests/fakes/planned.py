@@ -5,10 +5,9 @@ from typing import Any
 
 from store_points import point
 
-from advisor.core.gpu import Gpu, Share, units_for_percent
+from advisor.core.gpu import NINE, UNCAPPED, Gpu, Share, Split, units_for_percent
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import SoloPoint
-from advisor.core.split import NINE, UNCAPPED, Split
 from advisor_profiling.campaign.plan import PlannedWindows, all_pairs
 from advisor_profiling.window import Target, pair
 

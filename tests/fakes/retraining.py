@@ -15,8 +15,7 @@ import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import Observation, ObservedPart, PairPoint
-from advisor_models.manifest import named, write_artefact
-from advisor_models.registry import Registry
+from advisor_models.registry import Registry, named, write_artefact
 from advisor_training import learners
 from advisor_training.learners import TREES
 from advisor_training.retrain import Collected, PointSet, train_challenger, training_set

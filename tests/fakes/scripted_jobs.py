@@ -8,9 +8,8 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from advisor.core.gpu import Gpu, Share
+from advisor.core.gpu import EQUAL, Gpu, Share, Split
 from advisor.core.job import NOTHING, Job, Reported
-from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch import set_monitor
@@ -19,7 +18,7 @@ from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import processes, running_job
 from advisor.runtime.backend import Backend, Granted, Proof, Sight
-from advisor.runtime.beats import RunInBackground, at_once
+from advisor.runtime.processes import RunInBackground, at_once
 from advisor.runtime.running_job import RunningJob
 
 GPU = Gpu(uuid="GPU-1", model="Card", units_total=132, power_limit_w=700.0, driver="580")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from advisor.core.split import NINE, UNCAPPED, Split
+from advisor.core.gpu import NINE, UNCAPPED, Split
 from advisor.predict.features import (
     Float32s,
     feature_names_of,
@@ -20,13 +20,13 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
-from advisor_models.heads import HEADS, Head
-from advisor_models.intervals import SPLIT, LogBounds
-from advisor_models.intervals import UNCAPPED as WITHOUT_LIMITS
-from advisor_models.manifest import (
+from advisor_models.model_predictor import HEADS, Head
+from advisor_models.registry import (
     SCHEMA,
+    SPLIT,
     DatasetFacts,
     LearnerSettings,
+    LogBounds,
     Manifest,
     OtherGpu,
     TrainedHead,
@@ -34,6 +34,7 @@ from advisor_models.manifest import (
     trees_file,
     write_manifest,
 )
+from advisor_models.registry import UNCAPPED as WITHOUT_LIMITS
 from advisor_training.learners import PriorRegressor, Regressors
 from advisor_training.train import forest_bytes
 

@@ -18,7 +18,7 @@ from real_gpu import advisor, run_json, the_gpu
 from advisor.core.gpu import Share, units_for_percent
 from advisor.errors import LimitNotProvenError, PartitionError
 from advisor.formats.rows import flat
-from advisor.runtime.mps import MpsBackend, open_mps
+from advisor.runtime.backend import MpsBackend, open_mps
 from advisor.settings import read_settings
 from advisor_profiling.testbed import with_units
 

@@ -19,7 +19,7 @@ from waiting import eventually
 from advisor.formats.moments import now
 from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder, new_launch_id
-from advisor.launch.status import LaunchStatus
+from advisor.launch.spec import LaunchStatus
 from advisor.runtime.processes import wait_until
 from advisor_api.launches.launching import HOST
 from advisor_data.state import LaunchRow

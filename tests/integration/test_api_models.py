@@ -18,8 +18,7 @@ from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
 from advisor.wire.lists import ModelList
-from advisor_models.manifest import read_manifest, sha256, write_manifest
-from advisor_models.registry import BUNDLED, Registry
+from advisor_models.registry import BUNDLED, Registry, read_manifest, sha256, write_manifest
 
 ASKED = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 

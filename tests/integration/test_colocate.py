@@ -13,8 +13,8 @@ from fanned_out import two_gpus
 from host import FakeHost
 from reading import answer_of
 
+from advisor.core.gpu import Split, without_limits
 from advisor.core.job import Job
-from advisor.core.split import Split, without_limits
 from advisor.formats.rows import flat, to_row
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor_data import open_store

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from sleeper import sleeper
 
-from advisor.core.gpu import Gpu, Share, cus_for_percent
+from advisor.core.gpu import Gpu, Share, Split, cus_for_percent
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.errors import LimitNotProvenError
 from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.launch.start import prove_set

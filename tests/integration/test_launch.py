@@ -21,8 +21,7 @@ from reading import answer_of
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
 from advisor.formats.wire import read
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor_data import open_store
 
 pytestmark = pytest.mark.slow

@@ -30,7 +30,7 @@ from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.formats.moments import to_text
 from advisor.launch import guard
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.status import LaunchStatus, State
+from advisor.launch.spec import LaunchStatus, State
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor_cli import launches
 from advisor_cli.launch_text import exit_code

@@ -14,7 +14,7 @@ from other_user import MALLORY, mallory_does, mallory_starts
 
 from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, UnsafeFileError
-from advisor.runtime.mps import open_mps
+from advisor.runtime.backend import open_mps
 
 RUNS = ("--split", "30/70", "--duration", "0.5")
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
@@ -151,7 +151,7 @@ def test_a_daemon_that_does_not_end_is_an_error(
     jobs: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clients and ours would be on one GPU, each under limits of its own."""
-    monkeypatch.setattr("advisor.runtime.mps._START_S", 0.2)
+    monkeypatch.setattr("advisor.runtime.backend._START_S", 0.2)
     control = Path(__file__).parents[1] / "fakes" / "mps" / "nvidia-cuda-mps-control"
     stubborn = jobs.folder / "bin" / control.name
     stubborn.parent.mkdir()

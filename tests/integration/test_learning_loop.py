@@ -16,12 +16,11 @@ from new_database import keep
 from reading import answer_of, some
 from retraining import few_trees, launched
 
-from advisor.core.policy import POLICY
+from advisor.core.objectives import POLICY
 from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.settings import read_settings
 from advisor_data.bundled import bundled_pair_points
-from advisor_models.manifest import read_manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import Registry, read_manifest
 from advisor_training.evaluation import evaluate_own
 from advisor_training.rows import (
     BUNDLED,

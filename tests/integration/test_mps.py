@@ -13,8 +13,7 @@ from sleeper import sleeper
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import LimitNotProvenError, PartitionError
-from advisor.runtime.backend import Sight, look
-from advisor.runtime.mps import Control, MpsBackend, open_mps, parse_pids
+from advisor.runtime.backend import Control, MpsBackend, Sight, look, open_mps, parse_pids
 
 GPU = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
@@ -122,7 +121,7 @@ def test_a_client_without_work_is_not_waited_for_long(
         waited_s.append(most_s)
 
     monkeypatch.setattr(Control, "clients", listed)
-    monkeypatch.setattr("advisor.runtime.mps.wait_until", waited)
+    monkeypatch.setattr("advisor.runtime.backend.wait_until", waited)
     backend.release({4242})
     assert (host.pipe_dir / "clients" / "4242.terminated").exists()
     assert waited_s == [1]
@@ -168,7 +167,7 @@ def test_faulty_server_is_refused(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a client's crash nothing is started until the server has recovered."""
-    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.2)
+    monkeypatch.setattr("advisor.runtime.backend._CLIENT_S", 0.2)
     assert not backend.spoiled()
     (host.pipe_dir / "status").write_text("FAULT")
     assert backend.spoiled()
@@ -189,7 +188,7 @@ def test_server_of_another_user_with_clients_is_refused(
 def test_hanging_daemon_is_told_from_a_missing_one(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.mps._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.backend._TIMEOUT_S", 0.5)
     (host.pipe_dir / "hang").touch()
     with pytest.raises(PartitionError, match="did not answer 'get_server_list' within"):
         backend.check_alive()
@@ -199,7 +198,7 @@ def test_hanging_daemon_is_told_from_a_missing_one(
 def test_process_that_is_no_client_is_refused(
     backend: MpsBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.mps._CLIENT_S", 0.1)
+    monkeypatch.setattr("advisor.runtime.backend._CLIENT_S", 0.1)
     with pytest.raises(LimitNotProvenError, match="is a client of the MPS server"):
         backend.check_clients(Share(30), lambda: [os.getpid()])
 

@@ -20,18 +20,15 @@ from raw_server import JSON, RawServer, raw_server
 from reading import some
 from store_points import observation
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import OBJECTIVES
+from advisor.core.objectives import OBJECTIVES, Interval
 from advisor.core.records import FLAGS, WRONG, Observation, SoloPoint
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
 from advisor.launch.overview import History, JobHistory
-from advisor.launch.spec import Forecast, JobForecast
-from advisor.launch.status import JobStatus, LaunchStatus, Ledger, Saved
+from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.manifest import read_artefact, write_manifest
-from advisor_models.registry import BUNDLED, Registry
+from advisor_models.registry import BUNDLED, Registry, read_artefact, write_manifest
 from advisor_training.evaluation import JobFigures
 
 __all__ = ["browser", "tab", "visit"]

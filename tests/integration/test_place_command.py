@@ -17,8 +17,7 @@ from reading import answer_of
 from advisor.core.gpu import PERCENTAGE, WHOLE
 from advisor.decide.limits import Request
 from advisor.errors import InputError
-from advisor.placement.answers import set_answers
-from advisor.placement.placing import Kind, Pool, make_placing
+from advisor.placement.placing import Kind, Pool, make_placing, set_answers
 from advisor.settings import read_settings
 from advisor_advice.options import min_speeds, read_works
 from advisor_advice.profiles import find_profiles

@@ -14,8 +14,8 @@ from serving import serving
 from store_points import observation
 
 from advisor.client import Client
+from advisor.core.gpu import NINE
 from advisor.core.job import Job
-from advisor.core.split import NINE
 from advisor.launch.folder import append_observation, create_folder
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor_api.launches.launch_metrics import LaunchMetrics

@@ -19,8 +19,8 @@ from retraining import few_trees
 import advisor_models
 from advisor.predict.features import feature_names_of
 from advisor_data.files import read_points, write_points
-from advisor_models.heads import HEADS
-from advisor_models.manifest import read_artefact, read_manifest, trees_file
+from advisor_models.model_predictor import HEADS
+from advisor_models.registry import read_artefact, read_manifest, trees_file
 from advisor_training.learners import extra_trees, fit
 from advisor_training.rows import LeftOut, read_measured
 from advisor_training.train import LIBRARIES, forest_bytes, make_training_set

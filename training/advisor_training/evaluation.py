@@ -15,9 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, RAW_OBJECTIVE
-from advisor.core.policy import POLICY
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    PER_WATT_OBJECTIVE,
+    POLICY,
+    RAW_OBJECTIVE,
+    Interval,
+)
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import as_answer
 from advisor.predict.predictions import Prediction

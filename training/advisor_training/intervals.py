@@ -36,11 +36,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.interval import NORMAL_90
+from advisor.core.objectives import NORMAL_90
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile
-from advisor_models.intervals import (
+from advisor_models.registry import (
     LIMITED,
     SPLIT,
     UNCAPPED,
@@ -150,7 +150,7 @@ class Residuals:
     Attributes:
         left_out: Job that the learner had not seen.
         beside: The other job of the pair; the same one, of a job next to itself.
-        stratum: What has an interval of its own (`advisor_models.intervals`).
+        stratum: What has an interval of its own (`advisor_models.registry`).
         gpu_model: Where GPU models have intervals of their own; None: they have not.
     """
 

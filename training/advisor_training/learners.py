@@ -25,8 +25,8 @@ from advisor.errors import InputError
 from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats, Profile
-from advisor_models.heads import MEMORY_POWER, POWER, SPEED, Head
-from advisor_models.intervals import UNCAPPED
+from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
+from advisor_models.registry import UNCAPPED
 from advisor_training.rows import Names, Rows, flat
 
 TREES = 60

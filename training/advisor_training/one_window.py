@@ -30,7 +30,6 @@ from advisor.predict.one_window import (
     window_of,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of
-from advisor_models.manifest import MANIFEST, hashes, trees_file
 from advisor_models.one_window import (
     ERRORS,
     HEADS,
@@ -40,6 +39,7 @@ from advisor_models.one_window import (
     OneWindowModel,
     asked,
 )
+from advisor_models.registry import MANIFEST, hashes, trees_file
 from advisor_training.learners import family_of
 from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
 

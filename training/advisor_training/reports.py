@@ -19,8 +19,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE, Interval
 from advisor.core.wording import count_of
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, open_home, replace_file

@@ -35,8 +35,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.core.policy import POLICY
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, POLICY
 from advisor.core.records import (
     COUNTER_BOUND,
     DOUBTFUL,
@@ -55,16 +54,16 @@ from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
 from advisor_data import Store
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
-from advisor_models.manifest import (
+from advisor_models.registry import (
     BUNDLED_NAME,
     NEGLIGIBLE_PERCENT,
     Artefact,
     Manifest,
+    Registry,
     check_intervals,
     read_artefact,
     write_artefact,
 )
-from advisor_models.registry import Registry
 from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
 from advisor_training.rows import (
     Classes,

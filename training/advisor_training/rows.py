@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import EQUAL, WHOLE, Split
 from advisor.core.objectives import PartResult, SplitResult, exclusive
 from advisor.core.records import (
     DOUBTFUL,
@@ -43,7 +43,6 @@ from advisor.core.records import (
     SoloPoint,
     grouped,
 )
-from advisor.core.split import EQUAL, Split
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
@@ -81,8 +80,8 @@ from advisor_data.bundled import (
 )
 from advisor_data.files import read_points
 from advisor_data.known import checked_counts
-from advisor_models.heads import HEADS, Head, inputs_of
-from advisor_models.intervals import SPLIT, UNCAPPED
+from advisor_models.model_predictor import HEADS, Head, inputs_of
+from advisor_models.registry import SPLIT, UNCAPPED
 
 HIGH_PERCENT = 50.0
 """From here on an axis is high ("Energy-efficient GPU SM allocation", section 5.2)."""
@@ -568,9 +567,9 @@ class HeadRows:
 
 def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
     """What a head takes of jobs at their shares, one row for each."""
-    found = inputs_of(head, sides)
-    parts = np.split(found.features, len(found.priors))
-    return HeadRows(np.stack(parts, axis=1), np.stack(found.priors, axis=1))
+    features, priors = inputs_of(head, sides)
+    parts = np.split(features, len(priors))
+    return HeadRows(np.stack(parts, axis=1), np.stack(priors, axis=1))
 
 
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -19,18 +19,19 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import EQUAL, Split, best_within_tie
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
+    POLICY,
     Candidate,
+    Interval,
     Objective,
     PartResult,
+    Policy,
     SplitResult,
     best,
 )
-from advisor.core.policy import POLICY, Policy
-from advisor.core.split import EQUAL, Split, best_within_tie
 from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
@@ -43,7 +44,7 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import Floats, Profile, kind_of, of_job
-from advisor_models.intervals import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
+from advisor_models.registry import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SEED, SPEED_LEARNER, Answers, HeadLearner, HeldOut, Mask
 from advisor_training.rows import (
@@ -342,32 +343,27 @@ LOW_END = 0.95
 """Chance with which the low end of an interval is exceeded."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedBounds:
-    """Bounds of speeds by stratum (`advisor_models.intervals`); empty: nothing is known."""
+def speed_around(
+    known: Strata, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+) -> Interval:
+    """What is expected of a job of a split that could reach a speed.
 
-    known: Strata
-
-    def around(
-        self, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
-    ) -> Interval:
-        """What is expected of a job of a split that could reach a speed."""
-        kinds = [kind_of(profile) for profile in profiles]
-        place = SPLIT if split.is_limited else UNCAPPED
-        name = of_job(kinds[part], (*kinds[:part], *kinds[part + 1 :]), split.shares[part], place)
-        known = (
-            bounds_of_stratum(self.known, name) if self.known else LogBounds(-math.inf, math.inf)
-        )
-        low, high = known.factors
-        bounds = np.array([[capacity], [capacity * low], [capacity * high]])
-        return Interval(*possible_speeds(profiles[part], bounds)[:, 0].tolist())
+    `known` has bounds of speeds by stratum (`advisor_models.registry`); empty: nothing is known.
+    """
+    kinds = [kind_of(profile) for profile in profiles]
+    place = SPLIT if split.is_limited else UNCAPPED
+    name = of_job(kinds[part], (*kinds[:part], *kinds[part + 1 :]), split.shares[part], place)
+    bounds = bounds_of_stratum(known, name) if known else LogBounds(-math.inf, math.inf)
+    low, high = bounds.factors
+    speeds = np.array([[capacity], [capacity * low], [capacity * high]])
+    return Interval(*possible_speeds(profiles[part], speeds)[:, 0].tolist())
 
 
-NO_BOUNDS = SpeedBounds({SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)})
+NO_BOUNDS: Strata = {SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)}
 """Every speed is what is expected."""
 
 
-def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> SpeedBounds:
+def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> Strata:
     """Bounds of the errors of all pairs that have neither of two jobs.
 
     Errors of the fit without `name`, what was left out for the choice that they are for, are not
@@ -379,7 +375,7 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     is_job = np.isin(others.left_out, rows.jobs)
     of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
     residuals = residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER)
-    return SpeedBounds(bounds_of(residuals))
+    return bounds_of(residuals)
 
 
 CandidateScope = Literal["nine", "nine or exclusive", "every way"]
@@ -467,7 +463,7 @@ def choose(
     """What predictions choose, one choice for each thing left out and measurement.
 
     Choices are made from what is known before: predicted relative speeds and power, and the
-    profiles' rates; `tie` is that of `advisor.core.policy`. They may be scored by
+    profiles' rates; `tie` is that of `advisor.core.objectives`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
     found = (
@@ -544,11 +540,11 @@ def _prediction(
     test: int,
     split: Split,
     profiles: tuple[Profile, Profile],
-    bounds: SpeedBounds,
+    bounds: Strata,
 ) -> tuple[str, Prediction]:
     speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
     parts = tuple(
-        predicted_part(profile, bounds.around(speed, split, n, profiles))
+        predicted_part(profile, speed_around(bounds, speed, split, n, profiles))
         for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
     )
     exact_w = Interval(power_w, power_w, power_w)

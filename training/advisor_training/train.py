@@ -21,28 +21,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.policy import POLICY
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, POLICY
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
-from advisor_models.forest import LEAF, NODE, Forest, read_trees
-from advisor_models.heads import KNOWN_HEADS
-from advisor_models.intervals import LIMITED, SPLIT, Strata, place_of
-from advisor_models.manifest import (
+from advisor_models.model_predictor import KNOWN_HEADS, LEAF, NODE, Forest, read_trees
+from advisor_models.registry import (
+    LIMITED,
     MOST_PAIRS,
     SCHEMA,
+    SPLIT,
     Artefact,
     DatasetFacts,
     LearnerSettings,
     Manifest,
     OtherGpu,
+    Strata,
     TrainedHead,
     figure_word,
     named,
+    place_of,
     trees_file,
 )
 from advisor_training.intervals import (
@@ -312,7 +313,7 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
 
 
 def forest_bytes(regressor: Any) -> bytes:
-    """The trees of a regressor, as `advisor_models.forest` has them."""
+    """The trees of a regressor, as `advisor_models.model_predictor` has them."""
     trees = [one.tree_ for one in regressor.estimators_]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
     left, right = (

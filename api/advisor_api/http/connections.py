@@ -20,10 +20,10 @@ from uvicorn.server import ServerState
 
 from advisor.errors import InputError, undone_by
 from advisor_api.http.access import Peer, peer_of
-from advisor_api.http.errors import LOG, Fault, error_body
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.limits import WHOLE
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import LOG, Fault, error_body
 
 _Queue: TypeAlias = "OrderedDict[LimitedProtocol, float]"
 

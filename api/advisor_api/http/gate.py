@@ -23,7 +23,6 @@ from advisor_api.http.access import (
     caller_of,
     caller_of_peer,
 )
-from advisor_api.http.errors import error_body, fault_of, log_fault
 from advisor_api.http.limits import (
     WHOLE,
     Bodies,
@@ -37,6 +36,7 @@ from advisor_api.http.limits import (
     single_headers,
 )
 from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import error_body, fault_of, log_fault
 from advisor_api.own_process import service_ends
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -10,7 +10,7 @@ from advisor.core.gpu import Gpu
 from advisor.formats.wire import write_bytes
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.overview import MOST_ENDED, overview, read_history
-from advisor.launch.status import OVER, History, LaunchStatus
+from advisor.launch.spec import OVER, History, LaunchStatus
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import (
     HOST,

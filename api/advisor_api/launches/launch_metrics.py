@@ -14,7 +14,7 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import (
     JUDGE_S,
     LIMIT_BROKEN,
@@ -25,8 +25,7 @@ from advisor.core.records import (
     energy_to_end_j,
     is_far,
 )
-from advisor.launch.spec import Forecast, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus, State
+from advisor.launch.spec import Forecast, JobStatus, LaunchSpec, LaunchStatus, State
 from advisor_api.http.gate import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")

@@ -28,14 +28,21 @@ from advisor.launch.folder import (
     read_request,
 )
 from advisor.launch.overview import read_history
-from advisor.launch.spec import LaunchPart, LaunchSpec
+from advisor.launch.spec import (
+    OVER,
+    JobStatus,
+    LaunchPart,
+    LaunchSpec,
+    LaunchStatus,
+    State,
+    as_heard,
+)
 from advisor.launch.start import spawn_supervisor
-from advisor.launch.status import OVER, JobStatus, LaunchStatus, State, as_heard
 from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest, check_join, check_launch
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
-from advisor_api.http.errors import LOG
+from advisor_api.http.routing import LOG
 from advisor_api.service import RequestAudit, Service
 from advisor_data.state import LaunchRow, ServiceState
 from advisor_profiling import SUPERVISOR

@@ -27,7 +27,7 @@ from advisor.launch.folder import (
     observation_lines,
 )
 from advisor.launch.guard import Stopping
-from advisor_api.http.errors import LOG
+from advisor_api.http.routing import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
     current_status,

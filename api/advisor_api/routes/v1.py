@@ -19,8 +19,7 @@ from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.formats.wire import as_answer, read, write
 from advisor.launch.overview import LaunchList, Overview
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
@@ -60,14 +59,17 @@ from advisor.wire.requests import (
 from advisor_api import bundled
 from advisor_api.engine import Engine
 from advisor_api.http.access import Admin, Launcher, Reader, Writer
-from advisor_api.http.errors import ERROR_ANSWERS, fault_of, may_refuse, not_found
 from advisor_api.http.routing import (
+    ERROR_ANSWERS,
     JSON,
     KNOWN_QUERY,
     DirectRoute,
     answer,
+    fault_of,
     kept_answer,
     long_answer,
+    may_refuse,
+    not_found,
     v1_router,
 )
 from advisor_api.launches import launching
@@ -93,8 +95,14 @@ from advisor_api.service import Audited, Service, ServiceOf, changing
 from advisor_data.files import check_import
 from advisor_data.known import known_kernels, known_sensors
 from advisor_data.lists import Page, Position, Span, page_of, position, us_of
-from advisor_models.manifest import read_artefact
-from advisor_models.registry import BUNDLED_NAME, Registry, model_details, model_list, standing
+from advisor_models.registry import (
+    BUNDLED_NAME,
+    Registry,
+    model_details,
+    model_list,
+    read_artefact,
+    standing,
+)
 
 models = v1_router("models")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from advisor.errors import InputError
-from advisor_cli.options import AsJson, PairPointsOption, SoloPointsOption, WithBundled
+from advisor_cli.console import AsJson, PairPointsOption, SoloPointsOption, WithBundled
 
 
 def evaluate(

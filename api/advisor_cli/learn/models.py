@@ -11,6 +11,7 @@ from advisor.errors import ModelError
 from advisor.settings import read_settings
 from advisor.wire.lists import Champion, ModelRow
 from advisor_cli.console import (
+    AsJson,
     Columns,
     as_json_text,
     plain_table,
@@ -19,9 +20,16 @@ from advisor_cli.console import (
     say_lines,
     table_of,
 )
-from advisor_cli.options import AsJson
-from advisor_models.manifest import BUNDLED_NAME, MANIFEST, Manifest, read_manifest
-from advisor_models.registry import Registry, model_details, model_list, model_rows
+from advisor_models.registry import (
+    BUNDLED_NAME,
+    MANIFEST,
+    Manifest,
+    Registry,
+    model_details,
+    model_list,
+    model_rows,
+    read_manifest,
+)
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 

@@ -16,8 +16,7 @@ from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
-from advisor_cli.console import Columns, as_json_text, print_table, say, say_lines, table_of
-from advisor_cli.options import AsJson
+from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import GPU_MODEL
 from advisor_data.known import checked_counts

@@ -15,9 +15,8 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
-from advisor_advice.components import components_of_job, components_of_pair
-from advisor_cli.console import as_json_text, say, say_lines
-from advisor_cli.options import AsJson
+from advisor_advice.answers import components_of_job, components_of_pair
+from advisor_cli.console import AsJson, as_json_text, say, say_lines
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (

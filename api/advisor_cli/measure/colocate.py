@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import TIME_SLICED, UNCAPPED, Gpu
 from advisor.core.job import Job
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
-from advisor.core.split import TIME_SLICED, UNCAPPED
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
@@ -25,7 +24,15 @@ from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor.wire.requests import LaunchRequest
 from advisor_advice import forecasting
 from advisor_advice.launching import ResolvedLaunch
-from advisor_cli.console import as_json_text, plain_console, say
+from advisor_cli.console import (
+    REPLAY,
+    AllowUnsafe,
+    AsJson,
+    as_json_text,
+    grouped,
+    plain_console,
+    say,
+)
 from advisor_cli.measure.testbeds import (
     Noise,
     On,
@@ -41,7 +48,6 @@ from advisor_cli.measure.testbeds import (
     say_replay,
     stoppable,
 )
-from advisor_cli.options import REPLAY, AllowUnsafe, AsJson, grouped
 from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint

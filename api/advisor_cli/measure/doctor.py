@@ -9,8 +9,15 @@ from rich.text import Text
 
 from advisor.errors import AdvisorError
 from advisor.settings import read_settings
-from advisor_cli.console import Columns, as_json_text, print_table, say, table_of, with_places
-from advisor_cli.options import AsJson
+from advisor_cli.console import (
+    AsJson,
+    Columns,
+    as_json_text,
+    print_table,
+    say,
+    table_of,
+    with_places,
+)
 from advisor_node.slurm.site import all_faults, ask
 from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed import list_gpus

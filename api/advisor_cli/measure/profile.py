@@ -14,10 +14,9 @@ from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
-from advisor_cli.console import as_json_text, plain_console, say, show_chart
+from advisor_cli.console import AsJson, as_json_text, grouped, plain_console, say, show_chart
 from advisor_cli.measure.profile_here import ProfileRequest, measure, named_job
 from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of, stoppable
-from advisor_cli.options import AsJson, grouped
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import SweepResult
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere

@@ -23,7 +23,7 @@ from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
 from advisor.validity.safe_counts import Safety, moved_text
 from advisor.wire.answers import Tabular
-from advisor_cli.console import plain_console, say
+from advisor_cli.console import REPLAY, AllowUnsafe, job_names, plain_console, say
 from advisor_cli.measure.testbeds import (
     Noise,
     Telemetry,
@@ -33,7 +33,6 @@ from advisor_cli.measure.testbeds import (
     open_testbed,
     say_replay,
 )
-from advisor_cli.options import REPLAY, AllowUnsafe, job_names
 from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint

@@ -16,7 +16,7 @@ from advisor.core.records import Point
 from advisor.errors import STOPPED, InputError, SourceError, StoreError
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing, record_for
-from advisor_cli.options import REPLAY
+from advisor_cli.console import REPLAY
 from advisor_data import Store, open_store
 from advisor_data.bundled import (
     bundled_pair_points,

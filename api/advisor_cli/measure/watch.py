@@ -24,8 +24,15 @@ from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
 from advisor.scrape.servers import KnownServer, server_of
 from advisor.settings import read_settings
-from advisor_cli.console import as_json_text, plain_console, plain_table, say, say_lines, table_of
-from advisor_cli.options import AsJson
+from advisor_cli.console import (
+    AsJson,
+    as_json_text,
+    plain_console,
+    plain_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_profiling.attached import (
     GpuSeen,
     SeenAlone,
@@ -40,7 +47,7 @@ from advisor_profiling.attached import (
 from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
-    from advisor.core.interval import Interval
+    from advisor.core.objectives import Interval
     from advisor.core.records import SoloPoint
     from advisor_audit.audit import HostJob, HostSeen
 

@@ -7,9 +7,8 @@ import typer
 from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair, FittedTo
-from advisor_advice.components import components_of_job, components_of_pair
-from advisor_cli.console import as_json_text, say
-from advisor_cli.options import AsJson, GpuModelOption
+from advisor_advice.answers import components_of_job, components_of_pair
+from advisor_cli.console import AsJson, GpuModelOption, as_json_text, say
 from advisor_cli.power_bars import letters, print_parts
 
 

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.wording import count_of
 from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
 from advisor_cli.console import (
+    AllowUnsafe,
+    AsJson,
     Columns,
+    WithBundled,
     as_json_text,
     plain_console,
     print_table,
@@ -24,7 +27,6 @@ from advisor_cli.console import (
     table_of,
 )
 from advisor_cli.measure.testbeds import stoppable
-from advisor_cli.options import AllowUnsafe, AsJson, WithBundled
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training

@@ -15,9 +15,16 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record, origin_of, power_timing
 from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
-from advisor_cli.console import as_json_text, plain_console, say_lines, show_chart
+from advisor_cli.console import (
+    REPLAY,
+    AsJson,
+    as_json_text,
+    grouped,
+    plain_console,
+    say_lines,
+    show_chart,
+)
 from advisor_cli.measure.testbeds import stoppable
-from advisor_cli.options import REPLAY, AsJson, grouped
 from advisor_data.known import known_sensors
 from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
 from advisor_power.kernels.measure import measure_operation
@@ -65,7 +72,7 @@ def sensor(
     Example: advisor power sensor --gpu replay
     """
     console = plain_console(stderr=True)
-    check_gpu_model(gpu, gpu_model)
+    _check_gpu_model(gpu, gpu_model)
     if trace is not None:
         with InputError.instead_of(OSError, f"{trace} cannot be read"):
             recorded = read_trace(trace)
@@ -81,7 +88,7 @@ def sensor(
 
 def _replay_sensor(gpu_model: str | None, console: Console) -> SensorRecord:
     recorded, trace = recorded_sensor(gpu_model)
-    say_power_replay(console, "recording", recorded)
+    _say_power_replay(console, "recording", recorded)
     console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
     return record_of(trace, REPLAY)
 
@@ -179,7 +186,7 @@ def _sensor_lines(record: SensorRecord) -> Iterator[str]:
         yield "Nothing of this is used: measure again on an idle GPU."
 
 
-def check_gpu_model(gpu: str, gpu_model: str | None) -> None:
+def _check_gpu_model(gpu: str, gpu_model: str | None) -> None:
     """A card has its own model.
 
     Raises:
@@ -189,7 +196,7 @@ def check_gpu_model(gpu: str, gpu_model: str | None) -> None:
         raise InputError("--gpu-model is for a replay", fix="add --gpu replay, or leave it out")
 
 
-def say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
+def _say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
     """Nobody takes a replay for a measurement."""
     console.print(
         f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
@@ -421,7 +428,7 @@ def kernel(
         )
     if within_w is not None and within_w <= 0:
         raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
-    check_gpu_model(gpu, gpu_model)
+    _check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     place = WorkerPlace(gpu=gpu, units=units, python=python)
     found = (
@@ -438,7 +445,7 @@ def _replay(
     what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
     found = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
-    say_power_replay(console, "measurement", found)
+    _say_power_replay(console, "measurement", found)
     return found
 
 

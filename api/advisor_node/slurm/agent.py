@@ -18,9 +18,8 @@ from pathlib import Path
 from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError, InputError
-from advisor.launch.status import State
-from advisor.runtime.backend import ComputingPids, Sight
-from advisor.runtime.mps import Control, MpsBackend
+from advisor.launch.spec import State
+from advisor.runtime.backend import ComputingPids, Control, MpsBackend, Sight
 from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
 from advisor_node.room import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from advisor.client import Client, JobRequest
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.records import grouped
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor_node.advice import (

@@ -24,10 +24,16 @@ from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, BusyError, InputError, PartitionError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.status import State
-from advisor.runtime.backend import PIPE_DIRECTORY, ComputingPids, Sight
+from advisor.launch.spec import State
+from advisor.runtime.backend import (
+    PIPE_DIRECTORY,
+    ComputingPids,
+    Control,
+    MpsBackend,
+    Sight,
+    start_server,
+)
 from advisor.runtime.lock import gpu_lock
-from advisor.runtime.mps import Control, MpsBackend, start_server
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.requests import NAME

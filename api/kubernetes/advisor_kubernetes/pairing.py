@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from advisor.client import JobRequest
-from advisor.core.gpu import MEMORY_MIB, MOST_MIB, WHOLE, MemoryFit
+from advisor.core.gpu import ADVISED_JOBS, MEMORY_MIB, MOST_JOBS, MOST_MIB, WHOLE, MemoryFit
 from advisor.core.records import grouped
-from advisor.core.split import ADVISED_JOBS, MOST_JOBS
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Wishes, booked_percent, container_of, read_wishes

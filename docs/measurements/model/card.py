@@ -3,7 +3,7 @@
 import yaml
 
 from advisor.installed import DISTRIBUTION
-from advisor_models.manifest import Manifest
+from advisor_models.registry import Manifest
 from advisor_training.train import SCORED
 
 

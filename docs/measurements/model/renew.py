@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from card import facts, figures, front
 
-from advisor_models.manifest import named, read_artefact, read_manifest, write_artefact
+from advisor_models.registry import named, read_artefact, read_manifest, write_artefact
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "models/advisor_models/bundled"

@@ -97,8 +97,7 @@ def bundle(path: Path) -> None:
 def print_fitted() -> None:
     """How far off kernels are that one bundled pair tells, of jobs that fill and of others."""
     from advisor.predict.sets import fills
-    from advisor_advice.conditions import fitted_kernels
-    from advisor_advice.expected import measured_split, profiles_of
+    from advisor_advice.conditions import fitted_kernels, measured_split, profiles_of
     from advisor_data.bundled import bundled_points_together, select
 
     off: dict[bool, list[float]] = {True: [], False: []}

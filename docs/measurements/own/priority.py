@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from windows import campaign, job_commands
 
-from advisor.core.split import parse_split
+from advisor.core.gpu import parse_split
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict import sets as together
 from advisor.predict.predictions import Predictions

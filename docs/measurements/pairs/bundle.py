@@ -31,8 +31,8 @@ from pathlib import Path
 from card import renewed
 from unread import with_unread_flags
 
+from advisor.core.gpu import Split
 from advisor.core.records import DEGENERATE, SLOW_ALONE, UNREAD, PairPoint, Point, SoloPoint
-from advisor.core.split import Split
 from advisor.errors import AdvisorError, InputError
 from advisor.validity.points import with_pair_flags, with_solo_flags
 from advisor_data.bundled import bundled_solo_points

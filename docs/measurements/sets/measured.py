@@ -19,9 +19,9 @@ from typing import cast
 import numpy as np
 from rows import Part, Row, campaigns, rows_of
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import ADVISED_JOBS, Sharing, Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.core.records import SoloPoint
-from advisor.core.split import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.predict.measured import MeasuredPredictor, Window
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile

@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy as np
 from rows import Row, bundled_campaigns, rows_of
 
-from advisor.core.interval import NORMAL_90
-from advisor.core.split import Sharing, Split, without_limits
+from advisor.core.gpu import Sharing, Split, without_limits
+from advisor.core.objectives import NORMAL_90
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,

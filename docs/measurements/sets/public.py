@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
-from advisor.core.split import TIME_SLICED, UNCAPPED, Split, without_limits
+from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
 from advisor.predict.profiles import COLUMNS, Profile, Serving
 from advisor.predict.sets import SetPredictor
 

@@ -26,8 +26,7 @@ import numpy as np
 from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.files import open_home
-from advisor.formats.kept import RecordLines, slug
-from advisor.formats.wire import read, to_plain, write
+from advisor.formats.wire import RecordLines, read, slug, to_plain, write
 from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for

@@ -22,7 +22,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from advisor.core.gpu import check_card_units
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home
@@ -40,11 +40,11 @@ from advisor.wire.power import (
     MostOf,
     Product,
 )
-from advisor_models.forest import Forest, read_trees
-from advisor_models.intervals import LogBounds
-from advisor_models.manifest import (
+from advisor_models.model_predictor import Forest, read_trees
+from advisor_models.registry import (
     MANIFEST,
     LearnerSettings,
+    LogBounds,
     Range,
     check_version,
     checked_file,

@@ -25,8 +25,7 @@ from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.known import input_points_sha256, input_points_text
-from advisor_models.intervals import LogBounds
-from advisor_models.manifest import LearnerSettings, hashes, version_of
+from advisor_models.registry import LearnerSettings, LogBounds, hashes, version_of
 from advisor_power.components import non_negative_least_squares
 from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair

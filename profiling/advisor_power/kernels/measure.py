@@ -28,8 +28,7 @@ import numpy as np
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError, SourceError, StoreError
 from advisor.files import open_home
-from advisor.formats.kept import RecordLines, slug
-from advisor.formats.wire import read, write
+from advisor.formats.wire import RecordLines, read, slug, write
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower

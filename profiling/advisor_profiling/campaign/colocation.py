@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Split, without_limits
 from advisor.core.job import Job
 from advisor.core.records import PairPoint, Point, SoloPoint, grouped
-from advisor.core.split import Split, without_limits
 from advisor.core.wording import count_of
 from advisor.validity.points import with_solo_flags
 from advisor_data import Store

@@ -24,7 +24,21 @@ from typing import Any, Literal
 
 import yaml
 
-from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, MemoryFit, Share, percent_for_units
+from advisor.core.gpu import (
+    MEMORY_PART,
+    MOST_JOBS,
+    NINE,
+    TIME_SLICED,
+    UNCAPPED,
+    WHOLE,
+    Gpu,
+    MemoryFit,
+    Share,
+    Split,
+    parse_split,
+    percent_for_units,
+    split_of_units,
+)
 from advisor.core.job import Job
 from advisor.core.records import (
     CPU_BOUND,
@@ -32,15 +46,6 @@ from advisor.core.records import (
     Measured,
     SoloPoint,
     grouped,
-)
-from advisor.core.split import (
-    MOST_JOBS,
-    NINE,
-    TIME_SLICED,
-    UNCAPPED,
-    Split,
-    parse_split,
-    split_of_units,
 )
 from advisor.core.wording import listed
 from advisor.errors import InputError

@@ -8,8 +8,7 @@ import pytest
 from other_user import mallory_does, shared_folder
 
 from advisor import settings
-from advisor.core.objectives import Prices
-from advisor.core.policy import POLICY, Policy
+from advisor.core.objectives import POLICY, Policy, Prices
 from advisor.errors import InputError
 from advisor.settings import read_settings
 

@@ -10,7 +10,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.errors import ModelError
 from advisor.predict.features import Float32s
-from advisor_models.forest import LARGEST, LEAF, MOST_LEVELS, NODE, Forest, read_trees
+from advisor_models.model_predictor import LARGEST, LEAF, MOST_LEVELS, NODE, Forest, read_trees
 from advisor_training.train import forest_bytes
 
 COLUMNS = 4

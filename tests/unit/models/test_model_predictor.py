@@ -20,9 +20,8 @@ from small_model import (
     without,
 )
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES
-from advisor.core.split import EQUAL, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
     matrix,
@@ -34,10 +33,16 @@ from advisor.predict.features import (
 )
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, kind_of, of_pair
-from advisor_models import manifest
-from advisor_models.intervals import LIMITED, SPLIT, LogBounds, on_gpu_model
-from advisor_models.manifest import Artefact, write_artefact
+from advisor_models import registry
 from advisor_models.model_predictor import ModelPredictor
+from advisor_models.registry import (
+    LIMITED,
+    SPLIT,
+    Artefact,
+    LogBounds,
+    on_gpu_model,
+    write_artefact,
+)
 
 A, B = make_profile("a", 1), make_profile("b", 2)
 FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B))
@@ -276,14 +281,14 @@ def test_a_head_that_this_version_does_not_know_is_refused(tmp_path: Path) -> No
 def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was hashed is what is loaded: between two reads a file could become another one."""
     copy = save_model(tmp_path / "m")
-    read = manifest.read_whole
+    read = registry.read_whole
 
     def read_and_remove(path: Path, most_bytes: int) -> bytes:
         data = read(path, most_bytes)
         path.unlink()
         return data
 
-    monkeypatch.setattr(manifest, "read_whole", read_and_remove)
+    monkeypatch.setattr(registry, "read_whole", read_and_remove)
     assert ModelPredictor(copy).predict([A, B], SPLITS)
     assert list(copy.iterdir()) == []
 

@@ -1,20 +1,46 @@
-"""The registry: versions that come in whole, one champion, and a history that outlives a kill."""
+"""The registry: whole versions, one champion, a history that outlives a kill; and manifests."""
 
+import dataclasses
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import small_model
+from hypothesis import given
+from hypothesis import strategies as st
 from small_model import POWER_TREES, SPEED_TREES, changed_head, save_model
 
 from advisor.errors import ModelError
-from advisor_models.manifest import MANIFEST, read_manifest
-from advisor_models.registry import Registry
+from advisor_models.registry import (
+    LIMITED,
+    MANIFEST,
+    SPLIT,
+    UNCAPPED,
+    Artefact,
+    LogBounds,
+    Registry,
+    bounds_of_stratum,
+    check_version,
+    hashes,
+    named,
+    on_gpu_model,
+    place_of,
+    read_artefact,
+    read_manifest,
+    sha256,
+    wider,
+    write_artefact,
+    write_manifest,
+)
 
 FAKES = Path(small_model.__file__).parent
 
@@ -230,3 +256,233 @@ def test_full_disk_leaves_no_half_model(
     monkeypatch.undo()
     assert {p.name for p in (tmp_path / "models/versions").iterdir()} == {"v1", "v2", "v3"}
     assert added.champion() == "bundled"
+
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return small_model.save_model(tmp_path / "model", speed=b"trees")
+
+
+def edited(folder: Path, edit: Edit) -> Path:
+    """The folder with its manifest changed by hand."""
+    text = json.loads((folder / MANIFEST).read_text())
+    edit(text)
+    (folder / MANIFEST).write_text(json.dumps(text))
+    return folder
+
+
+def test_written_is_read(model: Path) -> None:
+    """A manifest as it was written, and the bytes that were hashed; what it does not name is not.
+
+    Nothing is left beside them.
+    """
+    files = {**small_model.trees(), SPEED_TREES: b"trees"}
+    (model / "notes.txt").write_text("mine")
+    found = read_artefact(model)
+    assert (found.manifest, found.files) == (small_model.make_manifest(files), files)
+    assert not list(model.glob(".*"))
+
+
+@pytest.mark.parametrize("name", [SPEED_TREES, "notes.json"])
+@pytest.mark.parametrize("damage", [b"tree", b"treeS", b"", b"trees ", None])
+def test_every_named_file_is_checked(tmp_path: Path, name: str, damage: bytes | None) -> None:
+    """Also one that serving does not use; one bit or one byte less is enough."""
+    folder = small_model.save_model(tmp_path / "m")
+    files = {**small_model.trees(), name: b"trees"}
+    write_artefact(folder, Artefact(small_model.make_manifest(files), files))
+    assert read_artefact(folder).files == files
+    (folder / name).unlink()
+    why = f"{name} cannot be read. No such file"
+    if damage is not None:
+        (folder / name).write_bytes(damage)
+        why = f"{name} is not the file that was written. its SHA-256 differs"
+    with pytest.raises(ModelError, match=why):
+        read_manifest(folder)
+
+
+def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"\xff\xfe", "Invalid JSON"),
+        (b"[]", "it should be a JSON object, not an array"),
+        (b"[" * 100_000, "recursion limit"),
+        (b'{"schema": 5}', "version: it is missing; learner: it is missing"),
+    ],
+)
+def test_no_manifest(model: Path, text: bytes, why: str) -> None:
+    (model / MANIFEST).write_bytes(text)
+    with pytest.raises(ModelError, match=why):
+        read_manifest(model)
+
+
+EDITS: list[tuple[Edit, str]] = [
+    (lambda m: m.update(extra=1), "extra: there is no such key"),
+    (lambda m: m.pop("fill"), "fill: it is missing"),
+    (lambda m: m["heads"][1]["intervals"].pop("split"), "intervals of power are of uncapped"),
+    (
+        lambda m: m["heads"][1]["intervals"].update({"half on Card": {"low": 0, "high": 0}}),
+        "intervals of power are of split, uncapped, half on Card",
+    ),
+    (
+        lambda m: m["heads"][0]["intervals"].update({"10": {"low": 0, "high": 0}}),
+        "of speed are of",
+    ),
+    (lambda m: m["heads"][0]["intervals"].clear(), "intervals of speed are of nothing"),
+    (lambda m: m["heads"][0].update(of="card"), "of: it should be 'job' or 'pair'"),
+    (lambda m: m["heads"].append(m["heads"][0]), "heads are speed, power, speed"),
+    (lambda m: m.update(heads=[]), "heads are none"),
+    (lambda m: m.update(schema=0), "has schema 0"),
+    (lambda m: m.update(gpu_models=[]), "gpu_models is empty"),
+    (lambda m: m["fill"].update(sm_clock_mhz=math.nan), "finite number, not NaN"),
+    (lambda m: m["fill"].update(sm_clock_mhz=10**400), "finite"),
+    (lambda m: m["heads"][0]["ranges"].pop(), "a feature of speed has no range"),
+    (lambda m: m["heads"][1]["features"].append("more"), "a feature of power has no range"),
+    (lambda m: m["heads"][1]["ranges"][0].reverse(), "of power, a low is above its high"),
+    (lambda m: m.update(coverage=1.0), "coverage is 1.0"),
+    (lambda m: m.update(efficiency={"split": {"low": 1, "high": 0}}), "efficiency, a low is above"),
+    (lambda m: m["other_gpu"]["widening"].update(power=0.9), "another GPU model are narrower"),
+    (lambda m: m["other_gpu"]["widening"].pop("power"), "widened of other heads"),
+    (lambda m: m.update(no_counters={"speed": 0.9, "power": 1}), "without counters are narrower"),
+    (lambda m: m.update(no_counters={"speed": 1.5}), "widened of other heads"),
+    (lambda m: m["heads"][0]["intervals"]["split"].update(low=9.0), "of speed, a low is above"),
+    (lambda m: m.update(created_at="yesterday"), "not a moment in UTC"),
+    (lambda m: m.update(created_at="2026-01-31T12:00:00+01:00"), "not a moment in UTC"),
+    (lambda m: m["files"].pop(POWER_TREES), r"power\.trees has no hash"),
+    (lambda m: m["files"].update({SPEED_TREES: "abc"}), "not a SHA-256"),
+    (lambda m: m.update(version="../other"), "is not a model version"),
+    (lambda m: m.update(version=""), "is not a model version"),
+    (lambda m: m.update(version="bundled"), "bundled is the package's own"),
+]
+
+
+@pytest.mark.parametrize(("edit", "why"), EDITS)
+def test_wrong_fields(model: Path, edit: Edit, why: str) -> None:
+    with pytest.raises(ModelError, match=why):
+        read_manifest(edited(model, edit))
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "a/b", "..", ".", "", "a\\b", "a\0", MANIFEST, ".hidden"]
+)
+def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
+    (model.parent / "secret").write_bytes(b"secret")
+    edited(model, lambda m: m["files"].update({name: sha256(b"secret")}))
+    with pytest.raises(ModelError, match="a path for a name"):
+        read_manifest(model)
+
+
+@pytest.mark.parametrize(
+    ("schema", "remedy"),
+    [
+        (6, r"has schema 6\. .*install a newer advisor"),
+        *((old, r"advisor train; or .*: advisor models promote bundled") for old in (3, 4)),
+    ],
+)
+def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -> None:
+    edited(model, lambda m: m.update(schema=schema, more={"deep": []}))
+    with pytest.raises(ModelError, match=remedy):
+        read_manifest(model)
+
+
+def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
+    """Another byte of a file, or another figure, is another model; another hour is the same one."""
+    made = named(small_model.make_manifest({}), small_model.trees())
+    assert re.fullmatch(r"20260131-[0-9a-f]{12}", made.manifest.version)
+    assert made.manifest.files == hashes(small_model.trees())
+    again = dataclasses.replace(made.manifest, created_at="2026-01-31T13:00:00+00:00")
+    assert named(again, made.files).manifest.version == made.manifest.version
+    figures = dataclasses.replace(made.manifest, figures={"fraction_of_oracle": 0.5})
+    others = [
+        named(figures, made.files),
+        named(made.manifest, {**made.files, SPEED_TREES: made.files[POWER_TREES]}),
+        named(made.manifest, {**made.files, "notes.json": b""}),
+    ]
+    assert len({made.manifest.version, *(one.manifest.version for one in others)}) == 4
+
+
+def test_nothing_unreadable_is_written(model: Path) -> None:
+    before = (model / MANIFEST).read_bytes()
+    bad = small_model.make_manifest(small_model.trees(), figures={"error": math.nan})
+    with pytest.raises(ModelError, match="NaN"):
+        write_manifest(model, bad)
+    assert (model / MANIFEST).read_bytes() == before
+
+
+@given(st.text("./\\\0-_ aZ9", max_size=8))
+def test_versions_can_be_folders(text: str) -> None:
+    with suppress(ModelError):
+        version = check_version(text)
+        assert (Path(version).parts, version[0] == ".") == ((version,), False)
+
+
+SPEED = {
+    SPLIT: LogBounds(-0.3, 0.2),
+    f"{SPLIT}, server": LogBounds(-0.5, 0.1),
+    f"{SPLIT}, launch-bound": LogBounds(-0.1, 0.4),
+    UNCAPPED: LogBounds(-0.9, 0.9),
+}
+POWER = {SPLIT: LogBounds(-0.1, 0.1), UNCAPPED: LogBounds(0.1, 0.2)}
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        (f"{SPLIT}, server", -0.5, 0.1),
+        (f"{SPLIT}, launch-bound", -0.1, 0.4),
+        (f"{SPLIT}, filling beside server", -0.5, 0.4),
+        (f"{UNCAPPED}, server", -0.9, 0.9),
+        (f"{LIMITED}, server", -0.5, 0.1),
+    ],
+)
+def test_bounds_of_a_situation(name: str, low: float, high: float) -> None:
+    """One that was not measured has the widest of its place; without those of the limit splits'."""
+    assert bounds_of_stratum(SPEED, name) == LogBounds(low, high)
+
+
+@pytest.mark.parametrize("name", [SPLIT, LIMITED, UNCAPPED])
+def test_a_gpu_model_has_its_own_bounds_where_it_has_some(name: str) -> None:
+    """With those of all, of both the wider; without those of the limit splits' hold there, too."""
+    assert bounds_of_stratum(POWER, LIMITED, "A") == POWER[SPLIT]
+    own = LogBounds(-0.3, 0.02)
+    strata = {**POWER, LIMITED: LogBounds(-0.01, 0.01)}
+    with_own = {**strata, on_gpu_model(name, "GPU on air"): own}
+    assert place_of(on_gpu_model(f"{name}, server", "GPU on air")) == place_of(name) == name
+    both = LogBounds(min(own.low, strata[name].low), max(own.high, strata[name].high))
+    for model, expected in (("GPU on air", {**strata, name: both}), ("Another GPU", strata)):
+        assert {of: bounds_of_stratum(with_own, of, model) for of in strata} == expected
+
+
+def test_wider_bounds_hold_what_the_others_hold() -> None:
+    assert wider(SPEED, 4)[f"{SPLIT}, server"] == LogBounds(-2.0, 0.4)
+    assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    folder = small_model.save_model(tmp_path / "m")
+    files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
+    (folder / "more.joblib").write_bytes(files["more.joblib"])
+    write_manifest(folder, small_model.make_manifest(files))
+    code = f"""
+import pickle, sys
+def refuse(*args, **kwargs): raise AssertionError("unpickled")
+pickle.load = pickle.loads = pickle.Unpickler = refuse
+from pathlib import Path
+from advisor_models.registry import Registry
+registry = Registry(Path({str(tmp_path / "home")!r}))
+registry.promote(registry.add(Path({str(folder)!r})).version)
+print(registry.open_champion().manifest.version)
+print(*sorted({{"sklearn", "joblib"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["20260131-aaaaaa"]

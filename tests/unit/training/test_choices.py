@@ -11,23 +11,22 @@ from made_up_profiles import profile
 from made_up_results import pair_result
 from made_up_rows import as_held_out, solo_points, training_set
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, SplitResult
-from advisor.core.split import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, NINE, UNCAPPED, Split
+from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval, SplitResult
 from advisor.predict.profiles import Serving
-from advisor_models.intervals import UNCAPPED as UNCAPPED_STRATUM
-from advisor_models.intervals import LogBounds
+from advisor_models.registry import UNCAPPED as UNCAPPED_STRATUM
+from advisor_models.registry import LogBounds
 from advisor_training.learners import HeldOut, as_predicted, joined
 from advisor_training.rows import Data, Rows, make_data
 from advisor_training.scoring import (
     RULES,
     Choice,
     ChoiceQuestion,
-    SpeedBounds,
     bounds_without,
     choose,
     choose_by_rule,
     keys_of,
+    speed_around,
 )
 
 EFFICIENCY = OBJECTIVES[DEFAULT_OBJECTIVE]
@@ -327,17 +326,17 @@ def test_errors_of_neither_job_are_in_the_bounds() -> None:
     jobs = (ROWS.jobs[0], ROWS.jobs[1])
     held_out = too_high(ROWS, jobs, 2.0)
     found = bounds_without(ROWS, held_out, jobs[0], jobs)
-    assert {(b.low, b.high) for b in found.known.values()} <= {(0.0, 0.0)}
+    assert {(b.low, b.high) for b in found.values()} <= {(0.0, 0.0)}
     others = (ROWS.jobs[-1], ROWS.jobs[-2])
     wide = bounds_without(ROWS, held_out, others[0], others)
-    assert min(b.low for b in wide.known.values()) == pytest.approx(-np.log(2))
+    assert min(b.low for b in wide.values()) == pytest.approx(-np.log(2))
 
 
 def test_errors_of_the_same_fit_are_not_in_the_bounds() -> None:
     held_out = dataclasses.replace(
         too_high(ROWS, (ROWS.jobs[0], ""), 2.0), left_out=np.full(len(ROWS), "all of a run")
     )
-    assert not bounds_without(ROWS, held_out, "all of a run", ("x", "y")).known
+    assert not bounds_without(ROWS, held_out, "all of a run", ("x", "y"))
 
 
 def test_a_speed_is_as_unsure_as_its_situation() -> None:
@@ -348,17 +347,16 @@ def test_a_speed_is_as_unsure_as_its_situation() -> None:
         "split, server": LogBounds(-3 * half, 0.0),
         UNCAPPED_STRATUM: LogBounds(-2 * half, 0.0),
     }
-    bounds = SpeedBounds(known)
-    found = bounds.around(0.6, EQUAL, 0, (A, A))
+    found = speed_around(known, 0.6, EQUAL, 0, (A, A))
     assert (found.value, found.low, found.high) == pytest.approx((0.6, 0.3, 1.0))
-    assert bounds.around(0.6, UNCAPPED, 0, (A, A)).low == pytest.approx(0.15)
+    assert speed_around(known, 0.6, UNCAPPED, 0, (A, A)).low == pytest.approx(0.15)
     waiting = profile("waiting", flags=("cpu-bound",))
-    assert bounds.around(0.6, EQUAL, 0, (waiting, A)).low == pytest.approx(0.075)
+    assert speed_around(known, 0.6, EQUAL, 0, (waiting, A)).low == pytest.approx(0.075)
 
 
 def test_bounds_are_put_to_what_a_server_could_do() -> None:
     """It could do twice its demand, so a third less is still all of it."""
     serving = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
-    bounds = SpeedBounds({"split, server": LogBounds(-0.4, 0.4)})
-    found = bounds.around(2.0, EQUAL, 0, (profile("server", serving=serving), A))
+    bounds = {"split, server": LogBounds(-0.4, 0.4)}
+    found = speed_around(bounds, 2.0, EQUAL, 0, (profile("server", serving=serving), A))
     assert found == Interval(1.0, 0.98, 1.02)

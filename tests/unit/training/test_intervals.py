@@ -13,7 +13,7 @@ from synthetic_pairs import GPU_MODEL
 
 from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
-from advisor_models.intervals import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model, place_of
+from advisor_models.registry import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model, place_of
 from advisor_training.intervals import (
     Residuals,
     bounds_of,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from made_up_rows import solo_points
 
+from advisor.core.gpu import Split
 from advisor.core.records import Observation
-from advisor.core.split import Split
 from advisor_profiling.campaign.plan import DEFAULT_SPLITS, plan_from_options
 from advisor_training.next import (
     SPLITS,

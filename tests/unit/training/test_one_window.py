@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.core.interval import NORMAL_90
+from advisor.core.gpu import without_limits
+from advisor.core.objectives import NORMAL_90
 from advisor.core.records import ONE_WINDOW
-from advisor.core.split import without_limits
 from advisor.errors import ModelError
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, estimated_profile, window_of
 from advisor.predict.profiles import Profile, kind_of, make_profiles

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reading import some
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
+from advisor.core.gpu import NINE, Split
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
-from advisor.core.split import NINE, Split
 from advisor_training.rows import (
     BASELINES,
     DISTURBED,

@@ -28,9 +28,9 @@ from small_model import make_manifest, save_model
 from advisor.core.records import OBSERVED_SOURCE, Observation, PairPoint
 from advisor.core.wording import listed
 from advisor.errors import ModelError
-from advisor_cli.learn.retrain import write_metrics
+from advisor_cli.learn.train import write_metrics
 from advisor_data import open_store
-from advisor_models.manifest import Artefact
+from advisor_models.registry import Artefact
 from advisor_training import retrain as retraining
 from advisor_training.retrain import (
     POINTS,

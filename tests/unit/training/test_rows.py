@@ -11,9 +11,9 @@ from made_up_profiles import profile
 from made_up_rows import solo_points
 from simple_pairs import pair, solo
 
+from advisor.core.gpu import Split
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import OBSERVED_SOURCE
-from advisor.core.split import Split
 from advisor.errors import InputError
 from advisor.predict.features import (
     Side,

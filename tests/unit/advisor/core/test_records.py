@@ -20,7 +20,7 @@ from store_points import (
     point,
 )
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.core.records import (
     PARTS,
     JobLoad,

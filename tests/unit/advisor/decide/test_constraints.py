@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import P99_BESIDE, Physics, Scripted, profile
 
-from advisor.core.gpu import MEMORY_MIB, MEMORY_PART, check_card_memory, parse_memory_mib
-from advisor.core.interval import Interval
-from advisor.core.policy import POLICY, Policy
-from advisor.core.split import EQUAL, EXCLUSIVE, UNCAPPED, Split
+from advisor.core.gpu import (
+    EQUAL,
+    EXCLUSIVE,
+    MEMORY_MIB,
+    MEMORY_PART,
+    UNCAPPED,
+    Split,
+    check_card_memory,
+    parse_memory_mib,
+)
+from advisor.core.objectives import POLICY, Interval, Policy
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import (
     Request,

@@ -7,8 +7,8 @@ import pytest
 from made_up_profiles import SHARES, Physics, Scripted, profile
 from unsafe_counts import checked_with
 
-from advisor.core.policy import Policy
-from advisor.core.split import EQUAL, NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.objectives import Policy
 from advisor.decide.decision import Decision, Outlook, decide
 from advisor.decide.limits import Request
 from advisor.decide.reasons import reasons, warnings, why_unsure

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import profile
 
-from advisor.core.policy import Policy
+from advisor.core.gpu import Split
+from advisor.core.objectives import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.core.split import Split
-from advisor.decide.decision import Outlook, decide
+from advisor.decide.decision import FoundCopies, Outlook, decide, replicas, way_of
 from advisor.decide.limits import Request
-from advisor.decide.replicas import FoundCopies, replicas, way_of
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Profile, Serving

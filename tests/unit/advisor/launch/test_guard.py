@@ -18,11 +18,9 @@ from advisor.errors import AdvisorError, PartitionError, SurvivorsError
 from advisor.launch import guard
 from advisor.launch.folder import LaunchFolder, create_folder
 from advisor.launch.guard import ANSWER_S, CONTINUE_S, LAUNCH_MARK, ProcessGuard, Stopping
-from advisor.launch.spec import LaunchSpec
-from advisor.launch.status import LaunchStatus
-from advisor.runtime.backend import UncappedBackend
+from advisor.launch.spec import LaunchSpec, LaunchStatus
+from advisor.runtime.backend import Control, MpsBackend, UncappedBackend
 from advisor.runtime.job_process import known_children
-from advisor.runtime.mps import Control, MpsBackend
 
 SUPERVISOR, DAEMON = 41, 77
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_results import pair_result
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job
-from advisor.core.objectives import Rest, Work, finish, one_after_the_other
+from advisor.core.objectives import Interval, Rest, Work, finish, one_after_the_other
 from advisor.core.records import MARGIN, is_far
-from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
 from advisor.launch.account import Account, energy_saved

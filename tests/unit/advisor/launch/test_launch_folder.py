@@ -13,9 +13,9 @@ from ended_launches import PAIR, launch_id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.job import Job
-from advisor.core.split import NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.objectives import Interval
 from advisor.errors import BusyError, InputError
 from advisor.formats.job_file import load_job
 from advisor.formats.moments import to_text
@@ -34,8 +34,15 @@ from advisor.launch.folder import (
     loads,
     remove,
 )
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+)
 from advisor.settings import Retention
 
 RATE = Interval(50, 40, 60)

@@ -10,18 +10,16 @@ import pytest
 from joining import to_join
 from scripted_jobs import FAULT, GPU, Script, ScriptedJob, Watch, at_once, proving
 
-from advisor.core.gpu import MemoryFit
-from advisor.core.interval import Interval
+from advisor.core.gpu import MemoryFit, Split, without_limits
 from advisor.core.job import Job
-from advisor.core.split import Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.errors import AdvisorError, LimitNotProvenError
 from advisor.launch import newcomers
 from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
 from advisor.launch.newcomers import Newcomers
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart
-from advisor.launch.status import JobStatus
+from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchPart
 from advisor.runtime.backend import Backend
-from advisor.runtime.beats import RunInBackground
+from advisor.runtime.processes import RunInBackground
 
 THIRD = LaunchPart(job=Job(name="c", command=("true",)), min_speed=0.3)
 

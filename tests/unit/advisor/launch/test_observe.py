@@ -12,10 +12,10 @@ from ended_launches import PAIR
 from scripted_jobs import GPU, Script, Watch
 
 import advisor
-from advisor.core.interval import Interval
+from advisor.core.gpu import Split
 from advisor.core.job import Job, ProgressSettings, Reported
+from advisor.core.objectives import Interval
 from advisor.core.records import SEEN, Observation, Record, SoloPoint, doubt, energy_apart_j
-from advisor.core.split import Split
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
 from advisor.launch.folder import (

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from joining import to_join
 
+from advisor.core.gpu import Split
 from advisor.core.job import Job
-from advisor.core.split import Split
 from advisor.errors import BusyError, InputError
 from advisor.launch.folder import (
     LaunchFolder,
@@ -25,8 +25,14 @@ from advisor.launch.run_queue import (
     see,
     waiting,
 )
-from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.status import JobOutcome, JobStatus, LaunchStatus
+from advisor.launch.spec import (
+    JobOutcome,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+)
 
 SERVER = Job(name="server", command=("true",), offered_rate=10.0)
 

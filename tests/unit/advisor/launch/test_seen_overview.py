@@ -21,7 +21,7 @@ from advisor.launch.overview import (
     read_history,
     write_history,
 )
-from advisor.launch.status import History, JobHistory, JobStatus, LaunchStatus, Ledger, add
+from advisor.launch.spec import History, JobHistory, JobStatus, LaunchStatus, Ledger, add
 
 ZONE = timezone(timedelta(hours=2))
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 
 from advisor.core import records
-from advisor.core.interval import Interval
+from advisor.core.gpu import Split, without_limits
 from advisor.core.job import Job, Reported, ResultsSettings
+from advisor.core.objectives import Interval
 from advisor.core.records import UNCOUNTED
-from advisor.core.split import Split, without_limits
 from advisor.errors import (
     AdvisorError,
     JobError,
@@ -29,8 +29,7 @@ from advisor.launch.observe import observe, pace_news, unsaid
 from advisor.launch.spec import Forecast, JobForecast, LaunchSet
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import running_job
-from advisor.runtime.backend import Sight
-from advisor.runtime.mps import named_in_faults
+from advisor.runtime.backend import Sight, named_in_faults
 from advisor.runtime.running_job import RunningJob
 
 FAILS: dict[str, Any] = {"status": 1, "tail": FAULT}

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_jobs import GPU, Clock
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import TIME_SLICED, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.records import SETTLE_S
-from advisor.core.split import TIME_SLICED, Split
 from advisor.launch import start
 from advisor.launch.folder import create_folder
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec

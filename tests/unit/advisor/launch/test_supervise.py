@@ -14,11 +14,9 @@ import pytest
 from joining import to_join
 from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJob, proving
 
-from advisor.core.gpu import Gpu, MemoryFit
-from advisor.core.interval import Interval
+from advisor.core.gpu import EQUAL, Gpu, MemoryFit, Split, without_limits
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import Observation
-from advisor.core.split import EQUAL, Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import BusyError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
 from advisor.launch import folder as folders
@@ -32,12 +30,12 @@ from advisor.launch.spec import (
     LaunchPart,
     LaunchSet,
     LaunchSpec,
+    LaunchStatus,
     as_alone,
 )
-from advisor.launch.status import LaunchStatus
 from advisor.launch.supervise import LaunchContext, run_launch
-from advisor.runtime import beats, processes, running_job
-from advisor.runtime.beats import at_once
+from advisor.runtime import processes, running_job
+from advisor.runtime.processes import at_once
 
 
 def together(*names: str, split: Split = EQUAL, **job: Any) -> LaunchSet:
@@ -56,10 +54,10 @@ class Launch:
 
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
         self.clock, self.backends = Clock(), list[ScriptedBackend]()
-        timed = supervise, start, set_monitor, observe, folders, beats, processes, running_job
+        timed = supervise, start, set_monitor, observe, folders, processes, running_job
         for module in timed:
             patch.setattr(module, "time", self.clock)
-        self.jobs, self.remembered = list[ScriptedJob](), list[Observation]()
+        self.jobs, self.remembered = list[ScriptedJob](), list[Any]()
         self.scripts: dict[str, Script] = {}
         for module in (start, newcomers):
             patch.setattr(module, "prove", proving(self.clock, self.scripts, self.jobs))
@@ -451,9 +449,6 @@ def test_what_is_not_known_of_a_job_stays(
     assert astuple(pair.forecast.jobs[0].rate) == pytest.approx(
         (80 * factor, 60 * factor, 100 * factor)
     )
-
-
-WAYS = tuple(together("a", "b", split=split) for split in (Split((40.0, 60.0)), EQUAL))
 
 
 def ways(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from made_up_profiles import Physics, profile
 from store_points import point
 
-from advisor.core.interval import NORMAL_90, Interval
-from advisor.core.split import EQUAL
+from advisor.core.gpu import EQUAL
+from advisor.core.objectives import NORMAL_90, Interval
 from advisor.predict.card_factor import (
     CARD_SPREAD,
     RATE_SPREADS,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Physics, Scripted, profile
 
-from advisor.core.interval import Interval
-from advisor.core.split import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
+from advisor.core.gpu import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, predicted_part
 from advisor.predict.profiles import P99_MEASURED, Profile, Serving

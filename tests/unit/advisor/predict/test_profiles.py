@@ -14,9 +14,9 @@ from made_up_profiles import SHARES, Scripted, profile
 from simple_pairs import solo
 from store_points import point
 
-from advisor.core.policy import Policy
+from advisor.core.gpu import NINE, UNCAPPED
+from advisor.core.objectives import Policy
 from advisor.core.records import BACKLOG, SoloPoint
-from advisor.core.split import NINE, UNCAPPED
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError

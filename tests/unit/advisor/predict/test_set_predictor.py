@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
-from advisor.core.interval import Interval
+from advisor.core.gpu import EQUAL, EXCLUSIVE, Split, without_limits
+from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
-from advisor.core.split import EQUAL, EXCLUSIVE, Split, without_limits
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles

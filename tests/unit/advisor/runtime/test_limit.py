@@ -10,9 +10,8 @@ from other_user import MALLORY, shared_folder
 
 from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.errors import LimitNotProvenError
-from advisor.runtime.backend import Granted, SeenGpu, check_granted
-from advisor.runtime.beats import heard_by
-from advisor.runtime.mps import BINARY, Control, run
+from advisor.runtime.backend import BINARY, Control, Granted, SeenGpu, check_granted, run
+from advisor.runtime.processes import heard_by
 
 UUID = "GPU-1"
 

@@ -10,8 +10,17 @@ import pytest
 from sleeper import sleeper
 
 from advisor.runtime import processes
-from advisor.runtime.beats import awaited, beat, beating, heard_by, in_thread
-from advisor.runtime.processes import lacking, loaded_libraries, physical_cores, plan_cores
+from advisor.runtime.processes import (
+    awaited,
+    beat,
+    beating,
+    heard_by,
+    in_thread,
+    lacking,
+    loaded_libraries,
+    physical_cores,
+    plan_cores,
+)
 
 LIMIT = {"LIMIT": "10"}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.validity.drift import (
     MOST,
     SLACK,

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unsafe_counts import SAFE_132, UNSAFE_132, checked_132, checked_with
 
-from advisor.core.gpu import grantable, units_for_percent
-from advisor.core.split import EQUAL, NINE, Split, fine_splits
+from advisor.core.gpu import EQUAL, NINE, Split, fine_splits, grantable, units_for_percent
 from advisor.errors import StoreError, UnsafeCountError
 from advisor.formats.wire import write
 from advisor.validity.safe_counts import (

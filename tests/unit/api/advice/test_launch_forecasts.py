@@ -9,9 +9,8 @@ import pytest
 from advised import CARD, UUID, gives, launch_set, model, points_file, settings_of, solo_points
 from made_up_profiles import profile
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import EQUAL, UNCAPPED, Gpu, Split, without_limits
 from advisor.core.job import Job
-from advisor.core.split import EQUAL, UNCAPPED, Split, without_limits
 from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError
 from advisor.launch.spec import LaunchPart, LaunchSet

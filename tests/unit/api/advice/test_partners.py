@@ -3,7 +3,7 @@
 from advised import profile
 
 from advisor.predict.profiles import Serving
-from advisor_advice.partners import best_size
+from advisor_advice.answers import best_size
 
 
 def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:

@@ -10,9 +10,8 @@ from advised import known, model, profile, profiles, settings_of
 from made_up_profiles import SHARES
 
 import advisor
-from advisor.core.objectives import Prices
-from advisor.core.policy import Policy
-from advisor.core.split import Split
+from advisor.core.gpu import Split
+from advisor.core.objectives import Policy, Prices
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.profiles import Serving
 from advisor.settings import Settings

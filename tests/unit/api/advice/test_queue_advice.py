@@ -8,11 +8,10 @@ from unittest.mock import Mock
 import pytest
 from advised import settings_of
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, Sharing, Split
 from advisor.core.job import Job
-from advisor.core.split import Sharing, Split
+from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor
-from advisor.decide.options import Running
 from advisor.launch.folder import LaunchFolder, list_folders
 from advisor.launch.run_queue import QueueFile, see
 from advisor.launch.spec import LaunchPart

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from golden import Golden
 
-from advisor.core.interval import Interval
-from advisor.core.objectives import NO_PRICES, Prices
+from advisor.core.objectives import NO_PRICES, Interval, Prices
 from advisor.core.records import Observation, ObservedPart
-from advisor.launch.spec import Forecast, JobForecast
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus
 from advisor_cli.console import plain_console, print_screen
 from advisor_cli.launch_text import (
     end_screens,

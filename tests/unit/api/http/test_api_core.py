@@ -31,10 +31,10 @@ from advisor_api.http.access import (
     caller_of,
     caller_of_peer,
 )
-from advisor_api.http.errors import error_body, fault_of, log_fault
 from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Bodies, Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
+from advisor_api.http.routing import error_body, fault_of, log_fault
 from advisor_api.service import Metrics, NotReadyError, RequestAudit, ServiceReadiness
 from advisor_data.state import AuditEntry, ServiceState, Token
 

@@ -15,10 +15,17 @@ from gated import behind_gate, run
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from advisor_api.http.access import Admin, Reader, TokenCache, Writer
-from advisor_api.http.errors import codes_of, may_refuse
 from advisor_api.http.gate import family
 from advisor_api.http.limits import BATCH, LONG_BYTES, QUESTION, ROWS, most_of
-from advisor_api.http.routing import DirectRoute, add_routes, answer, long_answer, v1_router
+from advisor_api.http.routing import (
+    DirectRoute,
+    add_routes,
+    answer,
+    codes_of,
+    long_answer,
+    may_refuse,
+    v1_router,
+)
 from advisor_data.state import SCOPES, Scope, Token
 
 TOKENS = {

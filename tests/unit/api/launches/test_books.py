@@ -10,7 +10,7 @@ from launch_writer import row
 
 from advisor.launch.folder import dumps
 from advisor.launch.overview import MOST_ENDED
-from advisor.launch.status import LaunchStatus, Ledger, State
+from advisor.launch.spec import LaunchStatus, Ledger, State
 from advisor_api.launches.board import Books
 from advisor_data.state import ServiceState, open_service_state
 

@@ -24,7 +24,7 @@ from store_points import observation, pair_point, point
 
 from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
 from advisor.formats.moments import now
-from advisor.launch.status import OVER
+from advisor.launch.spec import OVER
 from advisor_data import migrate, open_store
 from advisor_data.backup import back_up, restore
 from advisor_data.database import VERSION_TABLE

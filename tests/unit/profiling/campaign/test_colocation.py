@@ -12,8 +12,8 @@ from pair_points import pair_point
 from store_points import point
 from watching import Watching
 
+from advisor.core.gpu import TIME_SLICED, UNCAPPED, Split
 from advisor.core.records import PairPoint, Point
-from advisor.core.split import TIME_SLICED, UNCAPPED, Split
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
 from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out

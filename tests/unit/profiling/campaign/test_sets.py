@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planned import H200, MI300X, jobs, solo_point
 from unsafe_counts import checked_132
 
-from advisor.core.split import TIME_SLICED, UNCAPPED
+from advisor.core.gpu import TIME_SLICED, UNCAPPED
 from advisor.errors import InputError, UnsafeCountError
 from advisor_profiling.campaign.plan import (
     MOST_JOBS,

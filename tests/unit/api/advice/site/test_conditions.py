@@ -11,8 +11,8 @@ from advised import CARD, UUID, gives, launch, model, profile, settings_of, solo
 from made_up_profiles import SHARES
 from unsafe_counts import checked_with
 
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.records import Observation
-from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.predict.kernels import Kernels
 from advisor.settings import Settings
@@ -21,20 +21,18 @@ from advisor_advice import conditions as module
 from advisor_advice.conditions import (
     Conditions,
     DriftPredictor,
-    checks_of,
-    experience_of,
-    fitted_kernels,
-    read_conditions,
-    stored_factor,
-)
-from advisor_advice.expected import (
     Expected,
     card_logs,
+    checks_of,
     compared,
     expected_of,
+    experience_of,
+    fitted_kernels,
     outdated_check,
     outdated_checks,
     profiles_of,
+    read_conditions,
+    stored_factor,
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_reference_points

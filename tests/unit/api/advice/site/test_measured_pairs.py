@@ -11,8 +11,8 @@ from advised import CARD, UUID, launch, profile, settings_of
 from pair_points import pair_point
 from store_points import point as solo_point
 
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.records import REPLAY_SOURCE, PairPoint
-from advisor.core.split import EQUAL, UNCAPPED, Split
 from advisor.predict.measured import Window
 from advisor_advice.conditions import measured_windows
 from advisor_data import Store, open_store

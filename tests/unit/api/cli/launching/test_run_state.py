@@ -18,8 +18,7 @@ from advisor.launch.run_queue import (
     SeenLaunch,
     open_queue,
 )
-from advisor.launch.spec import LaunchPart
-from advisor.launch.status import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchPart, LaunchStatus
 from advisor_advice.queue import QueueLook, QueueRun
 from advisor_cli.run import end_screen, event_lines, run_state
 

@@ -6,10 +6,18 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from advisor.core.interval import Interval
+from advisor.core.objectives import Interval
 from advisor.launch.overview import CardNow, Overview
-from advisor.launch.spec import Forecast, JobForecast
-from advisor.launch.status import History, JobHistory, JobStatus, LaunchStatus, Ledger, Saved
+from advisor.launch.spec import (
+    Forecast,
+    History,
+    JobForecast,
+    JobHistory,
+    JobStatus,
+    LaunchStatus,
+    Ledger,
+    Saved,
+)
 from advisor_cli.top import ASCII, BLOCKS, Letters, Scrolled, letters_of, overview_screen
 
 AT = "2026-01-31T12:00:00+00:00"
