@@ -21,11 +21,13 @@ export const FLAGS = {
   "stranger": "a process of no job computed on the GPU beside those of a launch",
   "unwatched": "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
   "uncounted": "the progress or the results of a job of a launch could not be read for a time",
+  "foreign-host": "a job of a launch was over 14 % faster than alone by its profile, which is of another host",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
   "slow-alone": "over 12 % slower on the whole GPU than at a smaller share: its host held it up",
   "backlog": "a server answered more than arrives, or far later than at half the GPU: it emptied a queue from its start or a burst",
   "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
+  "seen": "watched at its work alone on the whole GPU, not profiled",
   "one-window": "the job was seen on the whole GPU alone: its other shares are estimated from that",
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",
 };
