@@ -296,8 +296,7 @@ def _root() -> set[int]:
     In a user namespace, as containers without root have it, the host's root is one of those without
     a number, who all get the same one (man 7 user_namespaces).
     """
-    whole = ["0", "0", "4294967295"]
-    if Path("/proc/self/uid_map").read_text().split() == whole:
+    if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:
         return {0}
     return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 

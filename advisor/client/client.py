@@ -316,8 +316,7 @@ class Client:
 
     def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
         """What the power of a job alone goes to, at each share at which it was measured."""
-        path = _path("profiles", job, "components")
-        return self._get(path, ComponentsOfJob, gpu_model=gpu_model)
+        return self._get(_path("profiles", job, "components"), ComponentsOfJob, gpu_model=gpu_model)
 
     def pair_components(
         self, job_a: str, job_b: str, *, gpu_model: str | None = None
@@ -455,8 +454,7 @@ class Client:
             every_s: Time between two looks.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        path = _of(launch, "joins")
-        said = self._request("POST", path, JobStatus, body=asked, headers=headers)
+        said = self._request("POST", _of(launch, "joins"), JobStatus, body=asked, headers=headers)
         ends = _after(timeout_s)
         join_id = said.join_id or ""
         while said.outcome == "waiting":
@@ -576,8 +574,7 @@ class Client:
             result = self._sent(request, timeout_s)
             if isinstance(result, httpx.Response) and result.is_success:
                 return result
-            last = repeat == REPEATS or not repeatable
-            pause_s = None if last else _pause_s(result, repeat)
+            pause_s = None if repeat == REPEATS or not repeatable else _pause_s(result, repeat)
             if pause_s is None:
                 raise _error(result)
             time.sleep(pause_s)
@@ -704,8 +701,7 @@ def _after(timeout_s: float | None) -> float:
 
 
 def _of(launch: LaunchStatus | str, *more: str) -> str:
-    launch_id = launch if isinstance(launch, str) else launch.launch_id
-    return _path("launches", launch_id, *more)
+    return _path("launches", launch if isinstance(launch, str) else launch.launch_id, *more)
 
 
 def _path(*parts: str) -> str:

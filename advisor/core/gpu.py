@@ -644,8 +644,7 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             "all jobs below normal priority wait for each other as all at normal priority do",
             fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
         )
-    is_free = all(share == WHOLE for share in shares)
-    return Split(shares, "uncapped" if is_free else "limited", low)
+    return Split(shares, "uncapped" if all(share == WHOLE for share in shares) else "limited", low)
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:

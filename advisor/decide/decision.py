@@ -589,8 +589,7 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
         by = priced(ADVISED[name], request.policy.prices)
         values = values_of(kept[0].predictions, profiles, by, request)
         valued = [replace(option, value=values[option.place]) for option in kept]
-        best = best_of(valued, profiles, request.policy.tie)
-        found[name] = decision.options[best.place]
+        found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
     found[request.objective.name] = decision.chosen
     return found
 

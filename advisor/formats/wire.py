@@ -69,8 +69,7 @@ def read(kind: type[T], text: bytes | str, *, name: str = "the JSON", tolerant: 
     from pydantic import ValidationError
 
     try:
-        extra = "ignore" if tolerant else "forbid"
-        found = _adapter(kind).validate_json(text, extra=extra)
+        found = _adapter(kind).validate_json(text, extra="ignore" if tolerant else "forbid")
     except ValidationError as error:
         raise _wire_error(error, name) from error
     if found is None:
@@ -125,8 +124,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {name: to_plain(item) for name, item in items}
+        return {name: to_plain(item) for name, item in cast("dict[Any, Any]", value).items()}
     return to_plain(_one_plain(value))
 
 

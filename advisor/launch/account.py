@@ -172,8 +172,7 @@ class Account:
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
         rates = [0.0 if one.over else one.rate() for one in self._jobs]
-        power_w = None if self.foreign() else self.power_w()
-        return energy_saved(power_w, rates, self._pair.parts)
+        return energy_saved(None if self.foreign() else self.power_w(), rates, self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""

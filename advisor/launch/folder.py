@@ -316,8 +316,7 @@ class StatusWriter:
 
     def warn(self, *texts: str) -> None:
         """Add warnings."""
-        more = (*self.status.warnings, *texts)[:MOST_WARNINGS]
-        self.status = replace(self.status, warnings=more)
+        self.status = replace(self.status, warnings=(*self.status.warnings, *texts)[:MOST_WARNINGS])
 
     def blame(self, code: str, cause: str) -> None:
         """Keep what went wrong first."""

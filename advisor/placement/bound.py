@@ -128,8 +128,7 @@ class SetBound:
         most: Floats = bounds.min(axis=2)
         # Jobs with SMs of their own wait for nobody, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
-        hottest_w = self._alone.power_w[seats].max(axis=1)
-        return self._gain(most, hottest_w)
+        return self._gain(most, self._alone.power_w[seats].max(axis=1))
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""

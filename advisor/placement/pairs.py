@@ -178,8 +178,7 @@ class QueuePairs:
         decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
         if decision is None or decision.choice is None:
             return None
-        prediction = decision.choice.prediction
-        placed = self._answers.placed(one.kinds, prediction, decision)
+        placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
         done = same_work(decision, decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(

@@ -503,8 +503,7 @@ class _Master:
         self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
         if start is not None:
             first = highspy.HighsSolution()
-            new = len(self.sets) - len(start)
-            first.col_value = [*self._rest(start), *start, *[0.0] * new]
+            first.col_value = [*self._rest(start), *start, *[0.0] * (len(self.sets) - len(start))]
             self._program.setSolution(first)
         options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
         for name, value in options.items():
@@ -682,8 +681,7 @@ def _dived_from(
         tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
-        near = master.cost(best) <= (1 + gap) * cost
-        if near or before_s - left_s() > left_s() - LAST_S:
+        if master.cost(best) <= (1 + gap) * cost or before_s - left_s() > left_s() - LAST_S:
             break
     return steps
 
@@ -837,8 +835,7 @@ def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
     like length then fill each GPU.
     """
     fit = np.floor(makespan_s / time_s * (1 + SAME))
-    part = 1 / np.maximum(fit, 1) if several else time_s / makespan_s
-    return np.where(fit >= 1, part, np.inf)
+    return np.where(fit >= 1, 1 / np.maximum(fit, 1) if several else time_s / makespan_s, np.inf)
 
 
 def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:

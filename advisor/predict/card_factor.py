@@ -166,8 +166,7 @@ def reference_logs(
 def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
-    unsteady = not UNSTEADY.isdisjoint(point.flags)
-    if not power_w or unsteady or point.share_percent != WHOLE:
+    if not power_w or not UNSTEADY.isdisjoint(point.flags) or point.share_percent != WHOLE:
         return None
     below = max(power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
     if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= SAME_RATE:

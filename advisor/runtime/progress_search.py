@@ -191,8 +191,7 @@ class _Candidate:
 
     def is_alive(self, now_s: float, looked_s: float) -> bool:
         """Whether it still counts at the end of the look."""
-        patience_s = max(_INTERVALS * self.interval_s, _QUIET_PART * looked_s)
-        return now_s - self.moved_s <= patience_s
+        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, _QUIET_PART * looked_s)
 
     def is_moving(self, now_s: float) -> bool:
         """Whether it counts at this moment."""
@@ -422,8 +421,7 @@ def _fraction(match: re.Match[str], right: str) -> str:
 
 def _from_start(left: str) -> str:
     """The pattern of what is left of a number that no word names."""
-    skipped = len(re.findall(_TOKEN, left))
-    if "\0" in left or skipped > _MOST_COLUMNS:
+    if "\0" in left or len(re.findall(_TOKEN, left)) > _MOST_COLUMNS:
         return ""
     return "^" + _passing(r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]", left)
 

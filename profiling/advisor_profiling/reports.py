@@ -300,8 +300,7 @@ def set_table(results: Sequence[SetResult]) -> Table:
 
 def sharing_text(result: SetResult) -> str:
     """How the jobs share the GPU: `limits` where one of them has one."""
-    limits = any(part.share_percent != WHOLE for part in result.parts)
-    return "limits" if limits else result.mode
+    return "limits" if any(part.share_percent != WHOLE for part in result.parts) else result.mode
 
 
 def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:

@@ -130,8 +130,7 @@ def _sort(_: np.random.Generator, values: Float32s, order: str, fraction: float)
     lines = values if order == "within-rows" else values.reshape(1, -1)
     count = int(fraction * lines.shape[1])
     ranks = np.argsort(lines, axis=1, kind="stable")
-    rest = np.sort(ranks[:, count:], axis=1)
-    taken = np.concatenate([ranks[:, :count], rest], axis=1)
+    taken = np.concatenate([ranks[:, :count], np.sort(ranks[:, count:], axis=1)], axis=1)
     return np.take_along_axis(lines, taken, axis=1).reshape(values.shape)
 
 

@@ -460,8 +460,7 @@ def filling(folder: Path) -> Generator[_Fill]:
     def fill(cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
         waiting: list[tuple[InputCase, Future[Matrices]]] = []
         for case in cases:
-            stem = folder / str(next(numbers))
-            waiting.append((case, pool.submit(fill_case, case, stem)))
+            waiting.append((case, pool.submit(fill_case, case, folder / str(next(numbers)))))
             if len(waiting) > count:
                 yield waiting.pop(0)
         yield from waiting

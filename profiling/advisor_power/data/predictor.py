@@ -441,8 +441,7 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     first = [own]
     if gpu_model is not None:
         try:
-            cards = _read_input_manifest(own).known.cards
-            is_of = gpu_model in {card.gpu_model for card in cards}
+            is_of = gpu_model in {card.gpu_model for card in _read_input_manifest(own).known.cards}
         except ModelError:
             is_of = True  # loading a damaged model raises; another one does not replace it
         named = bundled_folder(gpu_model)

@@ -707,8 +707,7 @@ def measure_operation(
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
-    seconds = time.monotonic() - begun
-    made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, seconds)
+    made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
 
@@ -736,8 +735,7 @@ def _run_lengths(
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
         run_s = channel.settle_s + LOOKED_AT_S + late_s
-        least = shortest_run(execution_s, channel.smear_s)
-        executions = max(least, math.ceil(run_s / execution_s))
+        executions = max(shortest_run(execution_s, channel.smear_s), math.ceil(run_s / execution_s))
         return RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
@@ -769,8 +767,7 @@ def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ker
 
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
-    least_s = shortest_run(execution_s, channel.smear_s) * execution_s
-    if 2 * least_s > _LONGEST_RUN_S:
+    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",
             why="a run is several of them, so that their power can be told to be steady; power of "
@@ -839,8 +836,7 @@ def _run_blocks(
         for _ in range(BLOCK_RUNS):
             runs.append(runner.run(length))
             made = number * BLOCK_RUNS + len(runs)
-            spent_s = time.monotonic() - begun
-            eta_s = (total - made) * spent_s / (made - before)
+            eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))
         block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
         keep(block)

@@ -212,8 +212,7 @@ def _moved(block: TraceBlock) -> bool:
 def _run_j(block: TraceBlock, idle_w: float) -> float:
     assert block.began is not None  # seen to in _moved
     assert block.ended is not None
-    busy_s = sum(run.length_s for run in block.runs)
-    idle_s = block.ended.at_s - block.began.at_s - busy_s
+    idle_s = block.ended.at_s - block.began.at_s - sum(run.length_s for run in block.runs)
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
 
 

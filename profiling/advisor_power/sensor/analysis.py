@@ -229,8 +229,7 @@ def fit_window(sample: Sample) -> _WindowFit:
         for part in _SPREADS
     ]
     found = [refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
-    best = min(found, key=lambda fit: fit.cost)
-    return refine(sample, best.place, COARSE_S)
+    return refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
 
 
 def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
@@ -481,8 +480,7 @@ def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> fl
     """
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
-    fine_s = min(COARSE_S, place.window_s / 200)
-    fits = refine_each(rests, place, place.window_s / 8, fine_s)
+    fits = refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
     windows_s = [found.place.window_s for found in fits]
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
@@ -653,8 +651,7 @@ def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Ite
     if waves and len(waves[-1].on) > 1:
         wave = waves[-1]
         begun_s = max(wave.on[0][0], wave.begun_s + channel.settle_s)
-        period_s = wave.on[1][0] - wave.on[0][0]
-        shown = (begun_s, begun_s + 8 * period_s)
+        shown = (begun_s, begun_s + 8 * (wave.on[1][0] - wave.on[0][0]))
         yield from _curve("wave", (wave,), shown, channel, readings)
 
 
@@ -748,8 +745,7 @@ def _counts(ticks: ReadingSeries, spans: Sequence[SpanS], instant: ReadingSeries
     begins_s = np.array([begun_s for begun_s, _ in spans])
     lengths_s = np.array([ended_s - begun_s for begun_s, ended_s in spans])
     joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)
-    idle_w = _newest(instant, begins_s)
-    return (joules - idle_w * (_COUNTED_S - lengths_s)) / lengths_s
+    return (joules - _newest(instant, begins_s) * (_COUNTED_S - lengths_s)) / lengths_s
 
 
 def _newest(series: ReadingSeries, times_s: Floats) -> Floats:

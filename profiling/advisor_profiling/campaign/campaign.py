@@ -641,8 +641,7 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        total = _windows_in([*blocks, *then(())])
-        task = _Task(conditions, testbed, store, reporter, total, pool)
+        task = _Task(conditions, testbed, store, reporter, _windows_in([*blocks, *then(())]), pool)
         for block in blocks:
             task.measure(block)
         rest = then(task.points)
@@ -779,10 +778,8 @@ class _Task:
                 for f in reversed(self._told)
                 if f.target.jobs == target.jobs
             )
-            last = next(reasons, "")
-            return JobError(verdict, why=last)
-        errors = (self._pool.errors.get(spec) for spec in target.specs)
-        return next(filter(None, errors), None)
+            return JobError(verdict, why=next(reasons, ""))
+        return next(filter(None, (self._pool.errors.get(spec) for spec in target.specs)), None)
 
     def _lost(self, target: Target) -> list[ProcessSpec]:
         """Processes that must be started again after a window failed."""
@@ -795,8 +792,7 @@ class _Task:
 
     def _fail(self, target: Target, error: AdvisorError) -> None:
         # Of the fix only the last line of the job's output, which is below the first: no paths.
-        last_lines = error.fix.splitlines()[1:][-1:]
-        reason = "; ".join(filter(None, (error.what, error.why, *last_lines)))
+        reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
         failure = Failure(target, str(error), reason, error)
         self.failures.append(failure)
         self._told.append(failure)

@@ -510,8 +510,7 @@ def expand(
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
         UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    past = _Past(plan.name, gpu, solo, counts)
-    found = dict.fromkeys(_windows(plan, jobs, past))
+    found = dict.fromkeys(_windows(plan, jobs, _Past(plan.name, gpu, solo, counts)))
     windows = [window for window in found if isinstance(window, tuple)]
     return PlannedWindows(
         mps=tuple(target for target, is_sliced in windows if not is_sliced),
