@@ -335,10 +335,6 @@ def _is_for_us(folder: Path) -> bool:
         return False
 
 
-LONGEST_B = 65_536
-"""Fourteen settings take a thousandth of it."""
-
-
 def config_path(environment: Mapping[str, str]) -> Path | None:
     """Where the file is, or would be; None: the environment names no folder for it."""
     home = environment.get("HOME")
@@ -366,7 +362,8 @@ def _read_config(path: Path, known: Collection[str], secret: Collection[str]) ->
             return {}
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
-            values = tomllib.loads(file.read(LONGEST_B).decode())
+            # Fourteen settings take a thousandth of it.
+            values = tomllib.loads(file.read(65_536).decode())
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
         raise _unsafe(path, found, "write to it, and it decides what runs as you", "0644")
     if found.st_mode & 0o077 and (kept := [key for key in values if key in secret]):

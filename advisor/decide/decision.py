@@ -221,14 +221,6 @@ def _for_filling(
             yield Split(tuple(shares))
 
 
-_BELOW_NORMAL_ON = "NVIDIA H200"
-"""Pairs were measured with priority on this GPU model alone, without a limit for the job below
-normal and with one of 50 %."""
-
-_NEAR_HALF = 10.0
-"""Percent that the safe limit for the latter may be off."""
-
-
 def below_normal(
     profiles: Sequence[Profile], checked: CheckedCounts | None = None
 ) -> tuple[Split, ...]:
@@ -237,12 +229,14 @@ def below_normal(
     if len(profiles) != ADVISED_JOBS or len(seats) != 1:
         return ()
     free = Split((WHOLE,) * len(profiles), "uncapped", seats)
-    is_known = profiles[0].gpu_model == _BELOW_NORMAL_ON and all(p.kernels for p in profiles)
+    # Pairs were measured with priority on this GPU model alone, without a limit for the job below
+    # normal and with one of 50 %, from which the safe limit may be 10 % off.
+    is_known = profiles[0].gpu_model == "NVIDIA H200" and all(p.kernels for p in profiles)
     if not is_known or why_not_below_normal(profiles, free):
         return ()
     limits = limits_of(profiles[seats[0]], checked)
     half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
-    if abs(half - 50) > _NEAR_HALF:
+    if abs(half - 50) > 10:
         return (free,)
     shares = tuple(half if seat in seats else WHOLE for seat in range(len(profiles)))
     return free, Split(shares, below_normal=seats)
@@ -633,10 +627,6 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
     return split_environments(split, total, vendor_of(profiles[0].gpu_model))
 
 
-MOST_MORE_ENERGY = 0.1
-"""Where sharing takes more energy, up to this part more, and saves GPU time, it is a question of
-prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost."""
-
 LEAST_TIME_SAVED = 0.05
 """Part of the GPU time that makes it a question at all."""
 
@@ -686,7 +676,9 @@ def _their_call(
         if o.sharing in sharings
         and not o.violations
         and _saved(o.prediction.result.stp) >= LEAST_TIME_SAVED
-        and prices.with_host(o.prediction.result).energy_saved >= -MOST_MORE_ENERGY
+        # Where sharing takes up to a tenth more energy and saves GPU time, it is a question of
+        # prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost.
+        and prices.with_host(o.prediction.result).energy_saved >= -0.1
     ]
     return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)
 

@@ -324,10 +324,6 @@ def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
-_CATCH_UP_S = 120.0
-"""So long no mean begins while a server still starts or empties a queue, s; then it is flagged."""
-
-
 class Stretch:
     """What they did; means leave out the first seconds, and those in which a server catches up.
 
@@ -377,7 +373,9 @@ class Stretch:
         behind = tuple(
             n for n, pace in self._paces.items() if pace.catches_up(again=n in self.catching_up)
         )
-        self.catching_up = behind if now.at_s - self._begun_s < _CATCH_UP_S else ()
+        # No mean begins for 120 s while a server still starts or empties a queue; then it is
+        # flagged.
+        self.catching_up = behind if now.at_s - self._begun_s < 120 else ()
         if self.catching_up:
             self._settles_s, self._joules = now.at_s, RateMeter()
             for pace in self._paces.values():

@@ -22,12 +22,6 @@ BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 PRICES = 32
 """Of the time of a GPU, that are tried."""
 
-NEVER = -1e9
-"""Of the dearest job, what one brings that does not keep its floor."""
-
-EXACT = 1e-9
-"""Of the dearest job: sums are rounded."""
-
 CHUNK = 1024
 """Sets looked at together."""
 
@@ -133,7 +127,8 @@ class SetBound:
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
         card = self._card_worth - self._answers.placing.per_card
-        bound = bound + card + EXACT * self._dearest
+        # Sums are rounded, so a little of the dearest job is added.
+        bound = bound + card + 1e-9 * self._dearest
         apart = bound[-1]
         if not self._per_w:
             return apart
@@ -170,6 +165,7 @@ class SetBound:
             speeds.append(beyond := each[..., None] - time[..., None] * prices)
             kept = np.where(beyond > 0, 1.0, np.minimum(least, 1.0)[..., None])
             value = (worth - less)[..., None] + beyond * kept
-            found.append(np.where(least[..., None] > 1 + 1e-7, NEVER * self._dearest, value))
+            # What does not keep its floor is never taken.
+            found.append(np.where(least[..., None] > 1 + 1e-7, -1e9 * self._dearest, value))
             found[-1][-1] = 0.0
         return _Priced(prices, np.array(found), np.array(speeds))

@@ -641,10 +641,6 @@ _OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
 _START_S = 10
 _CLIENT_S, _POLL_S = 10, 0.1
 
-_LEAVE_S = 1
-"""A client with work under way is off within 0.5 s of the answer to `terminate_client`; one without
-stays on the list until it ends, however long (docs/measurements/profiles.md, on an H100)."""
-
 
 @dataclass(frozen=True, slots=True)
 class MpsBackend(Server):
@@ -769,7 +765,10 @@ class MpsBackend(Server):
         for server in self.control.servers():
             for pid in set(pids) & set(self.control.clients(server)):
                 self.control.ask(f"terminate_client {server} {pid}")
-        wait_until(lambda: not set(pids) & set(self.clients()), _LEAVE_S)
+        # A client with work under way is off within 0.5 s of the answer to `terminate_client`; one
+        # without stays on the list until it ends, however long (docs/measurements/profiles.md, on
+        # an H100).
+        wait_until(lambda: not set(pids) & set(self.clients()), 1)
 
     def close(self) -> None:
         """Quit the daemon if it is ours; a daemon that was already there stays."""

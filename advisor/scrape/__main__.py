@@ -24,9 +24,6 @@ from advisor.scrape.page import PageMirror, Reading, parse_selector, read_page
 _INTERVAL_S = 0.25
 _TELL_AGAIN_S = 10.0
 
-_GAP_S = 2.0
-"""A page that was read before may be missing so long, s, before its count is given up."""
-
 
 def main(words: list[str]) -> int:
     """Run the command that `words` name; its exit code, or 1 where it cannot be counted."""
@@ -77,7 +74,7 @@ class Scraper:
             self._mirror.take(self._reading())
         except Exception as error:  # noqa: BLE001 - nothing on a page may end the server
             # A server that starts has no page yet; one that restarts its worker soon has it again.
-            may_come = self._read_s is None or now_s - self._read_s <= _GAP_S
+            may_come = self._read_s is None or now_s - self._read_s <= 2
             if not (isinstance(error, SourceError) and may_come):
                 self._progress.uncounted(str(error))
             self._tell(str(error), now_s)

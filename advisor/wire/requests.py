@@ -113,9 +113,6 @@ Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
 
-MOST_REQUESTS = 1000
-"""Recommendations of one batch."""
-
 MOST_CROSSED = 80
 """Jobs of which all pairs are told: 3,240 of them, which take some ten seconds the first time."""
 
@@ -371,9 +368,7 @@ class BatchRequest:
         requests: Each as the body of a single one.
     """
 
-    requests: Annotated[
-        tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=MOST_REQUESTS)
-    ]
+    requests: Annotated[tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=1000)]
 
 
 def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:

@@ -913,18 +913,15 @@ def _is_probed(target: Target) -> bool:
     return SHORT_KERNELS.name in target.jobs
 
 
-HOST_BOUND_WINDOWS = 3
-"""On the whole GPU, of a job that waits for its host: its rate moves by up to 30 % from one window
-to the next (docs/measurements/own/public/points.jsonl), and all its speeds are divided by it."""
-
-
 def _whole_again(job: Job, points: Iterable[Point]) -> list[Target]:
     """Further windows on the whole GPU of a gated job that waits for its host."""
     whole = [p for p in points if isinstance(p, SoloPoint) and p.share_percent == WHOLE]
     if not job.progress.gate or not any(CPU_BOUND in point.flags for point in whole):
         return []
     first = max(point.repeat for point in whole) + 1
-    return [solo(job, _FULL, n) for n in range(first, first + HOST_BOUND_WINDOWS - len(whole))]
+    # Three in all: its rate moves by up to 30 % from one to the next
+    # (docs/measurements/own/public/points.jsonl), and all its speeds are divided by it.
+    return [solo(job, _FULL, n) for n in range(first, first + 3 - len(whole))]
 
 
 def _probe_blocks(
