@@ -307,9 +307,7 @@ class MemoryFit:
     @property
     def fits(self) -> bool | None:
         """Whether all fit; None where a need or the card is not known."""
-        if self.most_mib is None or None in self.needs_mib:
-            return None
-        return not self.is_too_much
+        return None if self.most_mib is None or None in self.needs_mib else not self.is_too_much
 
 
 UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}

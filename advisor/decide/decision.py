@@ -198,10 +198,8 @@ def _for_filling(
     profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
 ) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU, side by side; the others have none."""
-    seats: dict[str, list[int]] = {}
-    for seat, profile in enumerate(profiles):
-        if fills(profile):
-            seats.setdefault(profile.job, []).append(seat)
+    filling = (seat for seat, profile in enumerate(profiles) if fills(profile))
+    seats = grouped(filling, lambda seat: profiles[seat].job)
     if not seats:
         return
     most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
@@ -915,7 +913,9 @@ def way_of(decision: Decision) -> RatedSplit:
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
     profiles, request, way = decision.profiles, decision.request, way_of(decision)
-    scarce, least = _scarce(profiles[0]), request.policy.min_gain
+    sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
+    # What copies run out of first: a server's demand leaves room for either.
+    scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
             for places, violation in rule(way.predictions, profiles, request):
@@ -927,9 +927,3 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     if added < least:
         return scarce, f"one more adds {100 * added:.1f} % to the rate of all"
     return None
-
-
-def _scarce(profile: Profile) -> str:
-    """What copies run out of first: a server's demand leaves room for either."""
-    sm, dram = (float(profile.values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
-    return "DRAM" if dram > sm else "SMs"

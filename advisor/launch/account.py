@@ -226,9 +226,13 @@ class Account:
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
-        if not self._is_counted or metered is None or not metered.seconds:
-            return None
-        if alone is None or alone_read is None:
+        if (
+            not self._is_counted
+            or not alone
+            or not alone_read
+            or not metered
+            or not metered.seconds
+        ):
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s

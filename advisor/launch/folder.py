@@ -114,9 +114,7 @@ class LaunchFolder:
             status = self._first_status()
         if lives:
             return as_heard(status)
-        if not claimed or status.over:
-            return status
-        return abandoned(status)
+        return abandoned(status) if claimed and not status.over else status
 
     def write_status(self, status: LaunchStatus) -> None:
         """Say where it stands; only its supervisor does.

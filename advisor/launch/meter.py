@@ -233,9 +233,7 @@ class RateMeter:
             if first.slack_s + now.slack_s > 0.03 * (now.at_s - first.at_s):
                 return
         self._now_s = now.at_s
-        if self._went_back(total):
-            return
-        if self._moves and total == self._moves[-1][1]:
+        if self._went_back(total) or (self._moves and total == self._moves[-1][1]):
             return
         self._moves.append((now, total))
         oldest_s = float("inf") if self._window_s is None else now.at_s - self._window_s

@@ -15,6 +15,7 @@ import numpy as np
 
 from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
+from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, set_answers
 from advisor.predict.predictions import safe_splits_of
@@ -150,15 +151,15 @@ class QueuePairs:
     alone: dict[int, PlacedSet] = field(init=False)
     timed_out: bool = False
     _answers: SetAnswers = field(init=False)
-    _of_name: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _of_name: dict[str, list[int]] = field(init=False)
     _known: dict[tuple[str, str], Decision | None] = field(
         default_factory=dict[tuple[str, str], Decision | None]
     )
 
     def __post_init__(self) -> None:
         self._answers = set_answers(self.placing, 0)
-        for n, kind in enumerate(self.placing.kinds):
-            self._of_name.setdefault(kind.name, []).append(n)
+        kinds = self.placing.kinds
+        self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
         singles = {one.kinds[0]: one for one in self._answers.singles()}
         self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
 

@@ -818,7 +818,11 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         "noisy-rate": any(
             _noisy(
                 MeanEstimate(part.rate or 0.0, part.rate_stderr),
-                max(target, _by_chance(part.offered_rate, window.window_s)),
+                # What arrives at random (Poisson) is no noise of a job. Half as much more is
+                # allowed, since a standard error is only estimated.
+                max(target, 1.5 / math.sqrt(part.offered_rate * window.window_s))
+                if part.offered_rate
+                else target,
             )
             for part in result.parts
         ),
@@ -882,14 +886,6 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
 
 def _noisy(estimate: MeanEstimate, target: float) -> bool:
     return estimate.relative is None or estimate.relative > target
-
-
-def _by_chance(offered_rate: float | None, window_s: float) -> float:
-    """Relative spread of what arrives at random in a window (Poisson), which is no noise of a job.
-
-    Half as much more is allowed, since a standard error is only estimated.
-    """
-    return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
 
 
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:

@@ -221,7 +221,11 @@ def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
 
 def fit_window(sample: Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
-    places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
+    places = [
+        Place("mean", window_s, float(delay_s))
+        for window_s in _WINDOWS_S
+        for delay_s in np.arange(0, _MOST_DELAY_S, max(_LEAST_DELAY_STEP_S, window_s / 4))
+    ]
     _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
     starts = [
         Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
@@ -353,11 +357,6 @@ def _possible(place: Place) -> bool:
     # In a mean over a longer time some milliseconds more or less of delay do not show.
     visible = spread_s == 0 or window_s <= 0.3
     return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
-
-
-def _delays(window_s: float) -> list[float]:
-    step_s = max(_LEAST_DELAY_STEP_S, window_s / 4)
-    return [float(d) for d in np.arange(0, _MOST_DELAY_S, step_s)]
 
 
 _LEAST_CHANGES = 30  # of a reading: fewer do not show a period
@@ -610,9 +609,7 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
 
 def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | None:
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
-    if seen is None or len(seen.values) < 3:
-        return None
-    return slope(seen.times_s, seen.values)
+    return slope(seen.times_s, seen.values) if seen and len(seen.values) >= 3 else None
 
 
 def _ratio(

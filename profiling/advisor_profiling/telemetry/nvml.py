@@ -365,9 +365,7 @@ class NvmlSource:
         NVML knows processes by their number outside of containers.
         """
         used = {p.pid: p.usedGpuMemory for p in _running(self._device) if p.pid in pids}
-        if not used or None in used.values():
-            return None
-        return sum(used.values()) / _MIB
+        return None if not used or None in used.values() else sum(used.values()) / _MIB
 
     def start_window(self) -> None:
         """Take the sample of GPM from which its means are."""
