@@ -140,13 +140,13 @@ class Share:
     below_normal: bool = False
 
     def __post_init__(self) -> None:
-        check_percent(self.percent)
+        _check_percent(self.percent)
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
 
 
-def check_percent(percent: float) -> None:
+def _check_percent(percent: float) -> None:
     """Refuse a percentage that the driver would take as no limit.
 
     Raises:
@@ -170,7 +170,7 @@ def units_for_percent(percent: float, units_total: int) -> int:
     Raises:
         InputError: `percent` is one that the driver would take as no limit.
     """
-    check_percent(percent)
+    _check_percent(percent)
     # 1e-9 undoes the representation error of products such as 0.07 * 100.
     exact = math.floor(percent * units_total / 100 + 1e-9)
     return min(units_total, max(SM_FLOOR, exact - exact % SM_QUANTUM))
@@ -554,7 +554,7 @@ class Split:
         if not self.shares:
             raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
-            check_percent(share)
+            _check_percent(share)
 
     def __str__(self) -> str:
         if not (self.is_limited or self.below_normal):

@@ -464,7 +464,7 @@ def decide(
     """
     profiles = outlook.profiles
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
-    check_request(profiles, request)
+    _check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
     values = values_of(predictions, profiles, objective, request)
@@ -490,7 +490,7 @@ def decide(
     )
 
 
-def check_request(profiles: Sequence[Profile], request: Request) -> None:
+def _check_request(profiles: Sequence[Profile], request: Request) -> None:
     """Refuse profiles of several GPU models, and limits that are for none of these jobs.
 
     Raises:
@@ -882,7 +882,7 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
         if ended and number > most:
             break
         profile = outlook.profiles[0]
-        check_request([profile], request)
+        _check_request([profile], request)
         if broken := violations_alone(profile, request):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
         found.append(decision := decide(outlook, request))

@@ -35,7 +35,7 @@ def reasons(decision: Decision) -> tuple[str, ...]:
 
 def warnings(decision: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
-    of_profiles = (line for profile in decision.profiles for line in of_profile(profile))
+    of_profiles = (line for profile in decision.profiles for line in _of_profile(profile))
     at_risk = risks(decision.chosen.predictions, decision.chosen.place, decision.request)
     # Of a job beside itself everything is said once.
     found = (
@@ -223,7 +223,7 @@ def _unlimited(decision: Decision) -> Iterator[str]:
         )
 
 
-def of_profile(profile: Profile) -> Iterator[str]:
+def _of_profile(profile: Profile) -> Iterator[str]:
     """What a profile lacks, or may have wrong."""
     if profile.missing:
         yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"

@@ -226,13 +226,7 @@ class Account:
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
-        if (
-            not self._is_counted
-            or not alone
-            or not alone_read
-            or not metered
-            or not metered.seconds
-        ):
+        if not (self._is_counted and alone and alone_read and metered and metered.seconds):
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s

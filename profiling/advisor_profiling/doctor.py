@@ -64,7 +64,7 @@ def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    host = [*_host(settings), *examine_extras(lacking())]
+    host = [*_host(settings), *_examine_extras(lacking())]
     mps = [*_found("mps", _mps_binary(settings))]
     try:
         found = gpus()
@@ -79,7 +79,7 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     return [*host, *_found("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
-def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
+def _examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Which optional parts are installed; those that are not may never be wanted on this host."""
     if not without:
         return []

@@ -150,7 +150,7 @@ def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | 
     return math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s
 
 
-def is_flat(
+def _is_flat(
     power: _Readings, of_jobs: Sequence[_Readings], view: tuple[float, float], flat: float
 ) -> bool:
     """Whether power and every rate are alike in both halves of a view.
@@ -549,7 +549,7 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
         if begins:
             continue
         events = [steps.events for steps in log.steps]
-        settled = is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
+        settled = _is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
         patience_s = max(
             (
                 _patience_s([(at_s, of_jobs[slot]) for at_s, of_jobs in answers], rate, rules)

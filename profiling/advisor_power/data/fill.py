@@ -59,15 +59,6 @@ def random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str)
     return np.frombuffer(random.bytes(size), dtype=number).reshape(shape)
 
 
-def _change_bits(
-    matrix: Matrix, dtype: str, name: str, random: np.random.Generator, *arguments: Any
-) -> Matrix:
-    """A matrix after `flip`, `randomize` or `clear`."""
-    bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
-    changed: Any = _CHANGES[name](random, bits, width(dtype), *arguments)
-    return changed.view(STORAGE[dtype][0])
-
-
 def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matrix:
     """Different bits of each element: Knuth, volume 2, section 3.4.2, algorithm S."""
     flipped = bits.copy()
@@ -313,7 +304,9 @@ def fill(
     matrix, saturated = _numbers(operand.source, shape, dtype, first, steps)
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
-            matrix = _change_bits(matrix, dtype, call.name, random, *call.values)
+            bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
+            changed: Any = _CHANGES[call.name](random, bits, width(dtype), *call.values)
+            matrix = changed.view(STORAGE[dtype][0])
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
 

@@ -497,11 +497,11 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
         )
     channel = record.channel("instant")
     if channel is None:
-        raise no_instant(gpu.model)
+        raise _no_instant(gpu.model)
     return Sensors(record, channel)
 
 
-def no_instant(model: str) -> SourceError:
+def _no_instant(model: str) -> SourceError:
     """What to say of a card whose power is only read as a mean over a second."""
     return SourceError(
         f"{model} has no instant power reading",
@@ -744,7 +744,7 @@ def open_kernel_bench(
             ready=KernelReady,
         ) as worker:
             if worker.source.name != "nvml":
-                raise no_instant(worker.gpu.model)
+                raise _no_instant(worker.gpu.model)
             with _polling(worker, settings) as (poller, polled):
                 yield LiveKernelBench(
                     worker=worker,

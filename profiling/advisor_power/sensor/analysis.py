@@ -67,7 +67,7 @@ from advisor_power.sensor.trace import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelTimes:
+class _LevelTimes:
     """The stretches of time in which one level of power holds, as time spent in it so far.
 
     Attributes:
@@ -92,7 +92,7 @@ class LevelTimes:
 
 
 @lru_cache(64)  # neighbours in a search differ in their delay alone
-def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
+def _remembered_at_edges(level: _LevelTimes, constant_s: float) -> Floats:
     """Part of an exponential response that is of a level: before all, and at each edge."""
     shares = np.exp(-np.diff(level.times_s, prepend=level.times_s[0]) / constant_s).tolist()
     found = [0.0]
@@ -102,17 +102,17 @@ def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
     return np.array(found)
 
 
-def level_times(spans: Sequence[SpanS]) -> LevelTimes:
+def level_times(spans: Sequence[SpanS]) -> _LevelTimes:
     """Stretches that follow each other and do not overlap; at least one."""
     edges = np.array(spans, dtype=np.float64).reshape(-1)
     lengths_s = np.diff(edges.reshape(-1, 2), axis=1)[:, 0]
     spent_s = np.repeat(np.cumsum(lengths_s), 2)
     spent_s[::2] -= lengths_s
-    return LevelTimes(edges, spent_s)
+    return _LevelTimes(edges, spent_s)
 
 
 def window_parts(
-    levels: Sequence[LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
+    levels: Sequence[_LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
 ) -> Floats:
     """Part of a reading before each end (n,) that is of each level, (n, levels).
 
@@ -126,7 +126,7 @@ def window_parts(
     return np.stack(columns, axis=1)
 
 
-def training_levels(trace: Trace) -> list[LevelTimes]:
+def _training_levels(trace: Trace) -> list[_LevelTimes]:
     """Levels of all stages: idle, flat load, between bursts, bursts, off and on in waves.
 
     A burst does not reach the power of a long load, and a GPU between bursts draws more than an
@@ -142,11 +142,11 @@ def training_levels(trace: Trace) -> list[LevelTimes]:
         level_times(flat.on),
         level_times(_outside(bursts.on, split_s, ended_s)),
         level_times(bursts.on),
-        *(wave_levels(waves) if waves else ()),
+        *(_wave_levels(waves) if waves else ()),
     ]
 
 
-def wave_levels(stages: Sequence[RecordedStage]) -> list[LevelTimes]:
+def _wave_levels(stages: Sequence[RecordedStage]) -> list[_LevelTimes]:
     """Levels of stages that follow each other: off and on."""
     on = [span for stage in stages for span in stage.on]
     return [
@@ -212,14 +212,14 @@ class Sample:
         return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
 
 
-def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
+def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
     # A search looks at the ten neighbours of a place, most of them again after a step.
     known = lru_cache(32)(partial(_parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
 
 
-def fit_window(sample: Sample) -> _WindowFit:
+def _fit_window(sample: Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
     places = [
         Place("mean", window_s, float(delay_s))
@@ -232,20 +232,20 @@ def fit_window(sample: Sample) -> _WindowFit:
         for response in get_args(Response)
         for part in _SPREADS
     ]
-    found = [refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
-    return refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
+    found = [_refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
+    return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
 
 
-def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
+def _refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
-    (best,) = refine_each([sample], start, step_s, finest_s)
+    (best,) = _refine_each([sample], start, step_s, finest_s)
     return best
 
 
-def refine_each(
+def _refine_each(
     samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
 ) -> list[_WindowFit]:
-    """As `refine` of each sample; step by step, since parts of the same readings look alike."""
+    """As `_refine` of each sample; step by step, since parts of the same readings look alike."""
     fits = [at(sample, start) for sample in samples]
     while step_s >= finest_s:
         fits = [_down(sample, fit, step_s) for sample, fit in zip(samples, fits, strict=True)]
@@ -283,7 +283,7 @@ def at(sample: Sample, place: Place) -> _WindowFit:
     return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
-def _parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+def _parts_of(times_s: Floats, levels: Sequence[_LevelTimes], place: Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
     ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
@@ -442,12 +442,12 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)
-    levels = training_levels(trace)
-    place = fit_window(sample_of(used, levels)).place
+    levels = _training_levels(trace)
+    place = _fit_window(_sample_of(used, levels)).place
     if locked := trace.named(LOCKED_WAVE):
         used = joined((used, readings.between(locked[0].begun_s, locked[-1].ended_s)))
-    sample = sample_of(used, levels)
-    place = refine(sample, place, COARSE_S).place
+    sample = _sample_of(used, levels)
+    place = _refine(sample, place, COARSE_S).place
     flat_s = trace.named(FLAT)[0].on
     noise = noise_w(readings.between(flat_s[0][0] + place.settled_s, flat_s[-1][1]))
     if noise is None:
@@ -479,7 +479,7 @@ def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> fl
     """
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
-    fits = refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
+    fits = _refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
     windows_s = [found.place.window_s for found in fits]
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
@@ -491,7 +491,7 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
     seen = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
-    return prediction_error(sample_of(seen, wave_levels(waves)), place)
+    return prediction_error(_sample_of(seen, _wave_levels(waves)), place)
 
 
 def _why_not(
@@ -621,7 +621,7 @@ def _ratio(
     seen = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
     if len(seen.values) < _LEAST_TICKS:
         return None
-    spent = [level.until(seen.times_s) for level in wave_levels([wave])]
+    spent = [level.until(seen.times_s) for level in _wave_levels([wave])]
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
@@ -660,7 +660,7 @@ def _curve(
     readings: ReadingSeries,
 ) -> Iterator[SensorCurve]:
     """The stretch that is shown; nothing where too few readings tell the powers of the load."""
-    levels = wave_levels(stages)
+    levels = _wave_levels(stages)
     known = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
     seen = readings.between(*shown)
     if len(known.values) <= len(levels) or not len(seen.values):
@@ -677,7 +677,7 @@ def _curve(
     )
 
 
-def _parts(levels: Sequence[LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
+def _parts(levels: Sequence[_LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
     ends_s = times_s - channel.delay_ms / 1000
     return window_parts(levels, ends_s, channel.window_ms / 1000, channel.response)
 

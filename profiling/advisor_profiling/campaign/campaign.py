@@ -699,8 +699,10 @@ class _Task:
             tried = [t for t in left if not self._retry_limit.verdict(t.jobs)]
             specs = [r for r in block.specs if any(r in t.specs for t in tried)]
             missing = self._start(specs)
-            if not alone:
-                self._count_jobs_that_never_start(missing)
+            # One failure for a job none of whose processes came up: its time-out is long.
+            for job in () if alone else {spec.job.name for spec in missing}:
+                if all(r in self._pool.errors for r in missing if r.job.name == job):
+                    self._retry_limit.failed((job,))
             asked_s = self._testbed.clock.now_s()
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - asked_s
@@ -750,12 +752,6 @@ class _Task:
             testbed = self._testbed
             power_w = measure_idle(testbed.source, testbed.clock, self._conditions.rules)
         self._conditions = replace(self._conditions, active_idle_power_w=power_w)
-
-    def _count_jobs_that_never_start(self, missing: Sequence[ProcessSpec]) -> None:
-        """One failure for a job none of whose processes came up: its time-out is long."""
-        for job in {spec.job.name for spec in missing}:
-            if all(r in self._pool.errors for r in missing if r.job.name == job):
-                self._retry_limit.failed((job,))
 
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when processes must be started again."""
