@@ -60,7 +60,6 @@ RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 
 PRIVATE_FILE = 0o600
 
 _GROUP_AND_OTHERS = 0o077
-_WRITE_FOR_OTHERS = 0o022
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)
 """What opening says of a link, of a FIFO without a reader, of a device, of a folder."""
@@ -121,7 +120,8 @@ def check_parents(path: Path) -> None:
         found = folder.stat() if folder.exists() else None
         if found and (
             found.st_uid not in trusted
-            or (found.st_mode & _WRITE_FOR_OTHERS and not found.st_mode & stat.S_ISVTX)
+            # Group or others may write, and move what is not theirs.
+            or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX)
         ):
             raise UnsafeFileError(
                 f"{path} is in {folder}, in which other users may replace it",

@@ -89,9 +89,6 @@ HOST_FOLDER = Path("/run/advisor")
 SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "ADVISOR_PROMETHEUS_TOKEN", "PGPASSWORD")
 """Variables that no job and no daemon gets to see."""
 
-_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
-"""Variables of the service alone: a job that speaks to systemd would speak for it."""
-
 _INSTALLED = Path(__file__).parent / "suite"
 
 SUITE = _INSTALLED if (_INSTALLED / "jobs").is_dir() else _INSTALLED.parents[1]
@@ -149,7 +146,9 @@ class Settings:
 
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
-        left_out = (*LIMIT_VARIABLES, *SECRETS, *_OF_SYSTEMD)
+        # A job that speaks to systemd would speak for the service.
+        of_systemd = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
+        left_out = (*LIMIT_VARIABLES, *SECRETS, *of_systemd)
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 

@@ -549,7 +549,6 @@ _STRANGER = (
     "their parts, and what is observed of them teaches nothing; --strict ends a launch for that"
 )
 
-_UNSEEN_S = 5.0
 _UNSEEN = (
     "NVML names no process of these jobs, as in a container with process numbers of its own: what "
     "computes on the GPU outside of MPS cannot be seen"
@@ -605,7 +604,7 @@ class _LimitMonitor:
         alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]
         if self._seen or is_seen(jobs):
             self._seen = True
-        elif now_s - self._begun_s > _UNSEEN_S:
+        elif now_s - self._begun_s > 5:
             self._seen = True
             alarms.append(_UNSEEN)
         return alarms

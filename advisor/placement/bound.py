@@ -19,9 +19,6 @@ from advisor.predict.sets import FULLER, SPEED_ERRORS
 BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 """The low end of a speed, for each 1, is no higher than this."""
 
-PRICES = 32
-"""Of the time of a GPU, that are tried."""
-
 CHUNK = 1024
 """Sets looked at together."""
 
@@ -158,7 +155,8 @@ class SetBound:
         least = np.where(alone.served > 0, np.minimum(least, 1.0), least)
         regimes = [(done - drawn, idle), (done, np.zeros_like(idle))][0 if self._per_w else 1 :]
         rates = [each[:-1] / np.maximum(time[:-1], 1e-9) for each, _ in regimes]
-        prices = np.quantile(np.maximum(rates, 0.0), np.linspace(0, 1, PRICES))
+        # 32 prices of the time of a GPU are tried.
+        prices = np.quantile(np.maximum(rates, 0.0), np.linspace(0, 1, 32))
         prices[0] = 0.0
         found, speeds = list[Floats](), list[Floats]()
         for each, less in regimes:

@@ -752,7 +752,7 @@ class MpsBackend(Server):
         newest = b""
         file = self.control.pipe_dir.with_name("log") / "server.log"
         with suppress(OSError), file.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _READ_BYTES))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - (64 << 10)))
             newest = log.read()
         return named_in_faults(newest.decode(errors="replace")) if self.owned else frozenset()
 
@@ -900,8 +900,6 @@ def start_server(control: Control) -> None:
 _FAULT_LINE = re.compile(r"fault|exception|illegal|fatal", re.IGNORECASE)
 _CLIENT = re.compile(r"\bPID:? *([0-9]+)")
 """As in `Client {PID: 4267, Context ID: 0} connected`; the server's own number has no such word."""
-
-_READ_BYTES = 64 << 10
 
 
 def named_in_faults(log: str) -> frozenset[int]:

@@ -89,10 +89,7 @@ ACCESS_LOG = r'"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S+(?: HTTP/[\d.]+)?"
 """Lines of uvicorn, gunicorn, nginx, Apache and most others for one request each."""
 
 _MOST_COLUMNS, _MOST_BETWEEN = 40, 8
-_MOST_PLACES = 3000
 _ENOUGH_MOVES = 5
-_QUIET_PART = 0.25
-_CALM_S = 5.0
 
 _INTERVALS = 3
 
@@ -187,7 +184,7 @@ class _Candidate:
 
     def is_alive(self, now_s: float, looked_s: float) -> bool:
         """Whether it still counts at the end of the look."""
-        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, _QUIET_PART * looked_s)
+        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, 0.25 * looked_s)
 
     def is_moving(self, now_s: float) -> bool:
         """Whether it counts at this moment."""
@@ -224,7 +221,7 @@ class LogNumbers:
             self._prepared_s = at_s
 
     def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
-        if place.pattern not in self._candidates and len(self._candidates) >= _MOST_PLACES:
+        if place.pattern not in self._candidates and len(self._candidates) >= 3000:
             return
         found = self._candidates.setdefault(place.pattern, _Candidate(place))
         found.add(number, at_s, line.strip(), busy=busy)
@@ -321,7 +318,7 @@ class LogNumbers:
 
     def is_preparing(self, now_s: float) -> bool:
         """Whether downloads, weights, data or checks were told of within the last seconds."""
-        return now_s - self._prepared_s < _CALM_S
+        return now_s - self._prepared_s < 5
 
     @property
     def is_seen(self) -> bool:

@@ -365,7 +365,6 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
 
 _STRETCH = 512  # neighbouring elements of a line, along the contraction
 _ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
-_COUNTED = 1 << 15  # elements whose different values are counted: that takes the longest
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
 
@@ -515,7 +514,7 @@ def features_of(found: Fingerprint) -> dict[str, float]:
 def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
     bits, others = _bits(lines, dtype), _bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
-    counted = bits.ravel()[:_COUNTED]
+    counted = bits.ravel()[: 1 << 15]  # counting takes the longest
     return OperandPrint(
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),

@@ -617,7 +617,6 @@ _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady sta
 
 _LEAST_READINGS = 6
 _CERTAIN_WITHIN = STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
-_MOST_SEARCH_RUNS = 60  # for `_LEAST_READINGS` readings
 _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 
 _FRESH = "remove it, or measure again with --fresh"
@@ -790,7 +789,7 @@ def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
     def end_power_w(executions: int) -> float:
         nonlocal runs_made
         powers: list[float] = []
-        for made in range(_MOST_SEARCH_RUNS):
+        for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
             run = runner.run(executions)

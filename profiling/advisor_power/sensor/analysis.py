@@ -178,9 +178,6 @@ _DELAYS = 9
 """Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
-_MOST_DELAY_S = 0.4
-_LEAST_DELAY_STEP_S = 0.006
-_SPREADS = (0.0, 0.7)  # of the window, from which steps begin
 
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
@@ -221,16 +218,17 @@ def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> Sample
 
 def _fit_window(sample: Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
+    # Delays up to 0.4 s, in steps that a window of that length can tell apart.
     places = [
         Place("mean", window_s, float(delay_s))
         for window_s in _WINDOWS_S
-        for delay_s in np.arange(0, _MOST_DELAY_S, max(_LEAST_DELAY_STEP_S, window_s / 4))
+        for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
     _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
     starts = [
         Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
         for response in get_args(Response)
-        for part in _SPREADS
+        for part in (0.0, 0.7)  # of the window, from which steps begin
     ]
     found = [_refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
     return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
@@ -359,24 +357,13 @@ def _possible(place: Place) -> bool:
     return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
 
 
-_LEAST_CHANGES = 30  # of a reading: fewer do not show a period
-_MOST_DRIFT = 0.05  # relative difference of two parts of a recording: the period has changed
-_LEAST_REGULAR = 0.8  # part of all gaps that is near a whole number of periods
-_NEAR = 0.25
 _MOST_MISSED = 3
 
 _TENTHS = 10
-_MOST_SPREAD_MS = 2.0
-_MOST_RELATIVE_SPREAD = 0.02  # for windows of a second, in which a burst of 9 ms hardly shows
-_MOST_PREDICTION_ERROR = 0.03
-_MOST_SPREAD_OF_PERIOD = 0.5  # a delay anywhere within a period would explain nearly any reading
 
-_LONGEST_BETWEEN_LOOKS_S = 5.0
-_LONGEST_START_S = 3.0  # a process that starts on another GPU is listed on this one for so long
 _MOST_OF_ONE_THAT_INTEGRATES = 0.01
 _LEAST_OF_ONE_THAT_SAMPLES = 0.05
 _LEAST_PHASES = 10
-_LEAST_TICKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +376,7 @@ class _Period:
     @property
     def regular(self) -> bool:
         """Whether there is one period at all."""
-        return self.regular_share >= _LEAST_REGULAR
+        return self.regular_share >= 0.8  # of all gaps
 
 
 def period_of(times_s: Floats) -> _Period | None:
@@ -399,11 +386,11 @@ def period_of(times_s: Floats) -> _Period | None:
     median is one period as long as less than half of the updates show none.
     """
     gaps_s = np.diff(times_s)
-    if len(gaps_s) < _LEAST_CHANGES:
+    if len(gaps_s) < 30:  # fewer do not show a period
         return None
     first_s = float(np.median(gaps_s))
     steps = np.rint(gaps_s / first_s)
-    near = np.abs(gaps_s - steps * first_s) < _NEAR * first_s
+    near = np.abs(gaps_s - steps * first_s) < 0.25 * first_s
     used = near & (steps >= 1) & (steps <= _MOST_MISSED)
     # Longer gaps are stretches of the same value, which say nothing.
     judged = int(np.count_nonzero(gaps_s < (_MOST_MISSED + 0.5) * first_s))
@@ -498,19 +485,21 @@ def _why_not(
     first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
     later_s, off = (later or first).period_s, error or 0.0
-    spread_limit_ms = max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s)
+    # 2 % for windows of a second, in which a burst of 9 ms hardly shows.
+    spread_limit_ms = max(2.0, 0.02 * 1000 * place.window_s)
     reasons = {
         f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
-        "the recording": abs(later_s / first.period_s - 1) > _MOST_DRIFT,
+        "the recording": abs(later_s / first.period_s - 1) > 0.05,
         f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its period of "
         f"{1000 * first.period_s:.0f} ms": (
-            place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s
+            # A delay anywhere within a period would explain nearly any reading.
+            place.spread_s > 0.5 * first.period_s
         ),
         f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
             spread_ms > spread_limit_ms
         ),
         "no square waves were recorded to check it with": error is None,
-        f"square waves are predicted {100 * off:.1f} % wrong": off > _MOST_PREDICTION_ERROR,
+        f"square waves are predicted {100 * off:.1f} % wrong": off > 0.03,
     }
     return next((why for why, is_so in reasons.items() if is_so), "")
 
@@ -561,7 +550,8 @@ def faults(trace: Trace) -> tuple[str, ...]:
     reasons = sorted({reason for look in looks for reason in look.reasons})
     pids = frozenset[int]().union(*(look.processes for look in looks))
     seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
-    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > _LONGEST_START_S]
+    # A process that starts on another GPU is listed on this one for up to 3 s.
+    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > 3]
     looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {
@@ -569,7 +559,7 @@ def faults(trace: Trace) -> tuple[str, ...]:
         "the recording grew too large: a channel changes far more often than it may": trace.full,
         f"the card was throttled ({', '.join(reasons)})": bool(reasons),
         "another process computed on the GPU": len(stayed) > 1,
-        "the state of the card was not watched all the time": gap_s > _LONGEST_BETWEEN_LOOKS_S,
+        "the state of the card was not watched all the time": gap_s > 5,
     }
     return tuple(fault for fault, is_so in found.items() if is_so)
 
@@ -619,7 +609,7 @@ def _ratio(
     if not wave.on:
         return None
     seen = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
-    if len(seen.values) < _LEAST_TICKS:
+    if len(seen.values) < 10:
         return None
     spent = [level.until(seen.times_s) for level in _wave_levels([wave])]
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
