@@ -60,7 +60,6 @@ RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 
 PRIVATE_FILE = 0o600
 
 _GROUP_AND_OTHERS = 0o077
-_WRITE_FOR_OTHERS = 0o022
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)
 """What opening says of a link, of a FIFO without a reader, of a device, of a folder."""
@@ -121,7 +120,8 @@ def check_parents(path: Path) -> None:
         found = folder.stat() if folder.exists() else None
         if found and (
             found.st_uid not in trusted
-            or (found.st_mode & _WRITE_FOR_OTHERS and not found.st_mode & stat.S_ISVTX)
+            # Group or others may write, and move what is not theirs.
+            or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX)
         ):
             raise UnsafeFileError(
                 f"{path} is in {folder}, in which other users may replace it",
@@ -296,8 +296,7 @@ def _root() -> set[int]:
     In a user namespace, as containers without root have it, the host's root is one of those without
     a number, who all get the same one (man 7 user_namespaces).
     """
-    whole = ["0", "0", "4294967295"]
-    if Path("/proc/self/uid_map").read_text().split() == whole:
+    if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:
         return {0}
     return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 

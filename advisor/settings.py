@@ -89,9 +89,6 @@ HOST_FOLDER = Path("/run/advisor")
 SECRETS = ("ADVISOR_DATABASE_URL", "ADVISOR_TOKEN", "ADVISOR_PROMETHEUS_TOKEN", "PGPASSWORD")
 """Variables that no job and no daemon gets to see."""
 
-_OF_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
-"""Variables of the service alone: a job that speaks to systemd would speak for it."""
-
 _INSTALLED = Path(__file__).parent / "suite"
 
 SUITE = _INSTALLED if (_INSTALLED / "jobs").is_dir() else _INSTALLED.parents[1]
@@ -149,7 +146,9 @@ class Settings:
 
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
-        left_out = (*LIMIT_VARIABLES, *SECRETS, *_OF_SYSTEMD)
+        # A job that speaks to systemd would speak for the service.
+        of_systemd = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
+        left_out = (*LIMIT_VARIABLES, *SECRETS, *of_systemd)
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 
@@ -335,10 +334,6 @@ def _is_for_us(folder: Path) -> bool:
         return False
 
 
-LONGEST_B = 65_536
-"""Fourteen settings take a thousandth of it."""
-
-
 def config_path(environment: Mapping[str, str]) -> Path | None:
     """Where the file is, or would be; None: the environment names no folder for it."""
     home = environment.get("HOME")
@@ -366,7 +361,8 @@ def _read_config(path: Path, known: Collection[str], secret: Collection[str]) ->
             return {}
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
-            values = tomllib.loads(file.read(LONGEST_B).decode())
+            # Fourteen settings take a thousandth of it.
+            values = tomllib.loads(file.read(65_536).decode())
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
         raise _unsafe(path, found, "write to it, and it decides what runs as you", "0644")
     if found.st_mode & 0o077 and (kept := [key for key in values if key in secret]):

@@ -76,15 +76,6 @@ any, so that anybody on the way can read the token."""
 TIMEOUT_S = 30.0
 """For a connection and for an answer, unless set otherwise."""
 
-REPEATS = 3
-"""How often a request is sent again at most."""
-
-FIRST_PAUSE_S = 0.2
-"""Before a connection is tried again; each time twice as long, so 1.4 s in all."""
-
-LONGEST_PAUSE_S = 10.0
-"""A service that wants to be asked later than this has its error passed on."""
-
 LOOK_EVERY_S = 1.0
 """A launch says once a second how it stands."""
 
@@ -100,9 +91,6 @@ _LAUNCHES = "/v1/launches"
 
 _PREDICTING_S = 30.0
 """Time to predict all pairs of many jobs, s; of a placement on top of the search."""
-
-_FILLING_S = 10.0
-"""Time to fill the largest matrices and count their bits, s."""
 
 _MOST = 1000
 """Entries of one answer."""
@@ -261,7 +249,8 @@ class Client:
         Operands as text are filled by the service, which takes seconds where they are large.
         """
         body = InputPowerRequest(inputs=tuple(asked))
-        return self._post("/v1/power/input", body, InputPredictions, _FILLING_S * len(asked))
+        # 10 s to fill the largest matrices and count their bits.
+        return self._post("/v1/power/input", body, InputPredictions, 10.0 * len(asked))
 
     def models(self) -> ModelList:
         """The models of the service, and when which of them became the champion."""
@@ -316,8 +305,7 @@ class Client:
 
     def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
         """What the power of a job alone goes to, at each share at which it was measured."""
-        path = _path("profiles", job, "components")
-        return self._get(path, ComponentsOfJob, gpu_model=gpu_model)
+        return self._get(_path("profiles", job, "components"), ComponentsOfJob, gpu_model=gpu_model)
 
     def pair_components(
         self, job_a: str, job_b: str, *, gpu_model: str | None = None
@@ -455,8 +443,7 @@ class Client:
             every_s: Time between two looks.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        path = _of(launch, "joins")
-        said = self._request("POST", path, JobStatus, body=asked, headers=headers)
+        said = self._request("POST", _of(launch, "joins"), JobStatus, body=asked, headers=headers)
         ends = _after(timeout_s)
         join_id = said.join_id or ""
         while said.outcome == "waiting":
@@ -576,8 +563,8 @@ class Client:
             result = self._sent(request, timeout_s)
             if isinstance(result, httpx.Response) and result.is_success:
                 return result
-            last = repeat == REPEATS or not repeatable
-            pause_s = None if last else _pause_s(result, repeat)
+            # A request is sent again three times at most.
+            pause_s = None if repeat == 3 or not repeatable else _pause_s(result, repeat)
             if pause_s is None:
                 raise _error(result)
             time.sleep(pause_s)
@@ -649,11 +636,13 @@ def _pause_s(result: httpx.Response | httpx.RequestError, repeat: int) -> float 
     """How long to wait before asking again; None: it would not help."""
     if isinstance(result, httpx.Response):
         after_s = _retry_after_s(result) if result.status_code in _BUSY else None
-        return after_s if after_s is not None and after_s <= LONGEST_PAUSE_S else None
+        # A service that wants to be asked later than in 10 s has its error passed on.
+        return after_s if after_s is not None and after_s <= 10 else None
     # Anyone who set a time limit does not want to wait for several of them.
     if isinstance(result, (httpx.TimeoutException, httpx.DecodingError)):
         return None
-    return FIRST_PAUSE_S * 2**repeat
+    # 0.2 s before a connection is tried again, each time twice as long, so 1.4 s in all.
+    return 0.2 * 2**repeat
 
 
 def _error(result: httpx.Response | httpx.RequestError) -> ClientError:
@@ -704,8 +693,7 @@ def _after(timeout_s: float | None) -> float:
 
 
 def _of(launch: LaunchStatus | str, *more: str) -> str:
-    launch_id = launch if isinstance(launch, str) else launch.launch_id
-    return _path("launches", launch_id, *more)
+    return _path("launches", launch if isinstance(launch, str) else launch.launch_id, *more)
 
 
 def _path(*parts: str) -> str:

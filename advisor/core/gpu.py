@@ -90,9 +90,6 @@ https://github.com/modal-labs/modal-client/pull/2797, which lists what `nvidia-s
 CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, "NVIDIA H200": 132})
 """SMs of GPU models under the names that their driver gives them, as read with driver 580."""
 
-MOST_UNITS = 1024
-"""No GPU has more SMs or CUs than this."""
-
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
@@ -143,13 +140,13 @@ class Share:
     below_normal: bool = False
 
     def __post_init__(self) -> None:
-        check_percent(self.percent)
+        _check_percent(self.percent)
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
 
 
-def check_percent(percent: float) -> None:
+def _check_percent(percent: float) -> None:
     """Refuse a percentage that the driver would take as no limit.
 
     Raises:
@@ -173,7 +170,7 @@ def units_for_percent(percent: float, units_total: int) -> int:
     Raises:
         InputError: `percent` is one that the driver would take as no limit.
     """
-    check_percent(percent)
+    _check_percent(percent)
     # 1e-9 undoes the representation error of products such as 0.07 * 100.
     exact = math.floor(percent * units_total / 100 + 1e-9)
     return min(units_total, max(SM_FLOOR, exact - exact % SM_QUANTUM))
@@ -203,7 +200,7 @@ def check_card_units(units: int, gpu_model: str) -> None:
     Raises:
         InputError: there are not so many.
     """
-    most = CARD_UNITS.get(gpu_model, MOST_UNITS)
+    most = CARD_UNITS.get(gpu_model, 1024)  # no GPU has more SMs or CUs
     if not 1 <= units <= most:
         raise InputError(
             f"{units} SMs are asked for",
@@ -310,9 +307,7 @@ class MemoryFit:
     @property
     def fits(self) -> bool | None:
         """Whether all fit; None where a need or the card is not known."""
-        if self.most_mib is None or None in self.needs_mib:
-            return None
-        return not self.is_too_much
+        return None if self.most_mib is None or None in self.needs_mib else not self.is_too_much
 
 
 UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}
@@ -412,9 +407,6 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
     return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
 
 
-SHADER_ENGINES_PER_XCD = 4
-"""As ROCr shows an MI300 XCD; a multiple of 4 per XCD loads its engines alike."""
-
 XCDS = {304: 8, 256: 8, 228: 6}
 """XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
 
@@ -436,7 +428,8 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     if percent > 50:
         return cus_total - cus_for_percent(100 - percent, cus_total, xcds)
     exact = percent * cus_total / 100
-    whole_rows = _nearest(exact, xcds * SHADER_ENGINES_PER_XCD)
+    # ROCr shows four shader engines on an MI300 XCD: a multiple of 4 per XCD loads them alike.
+    whole_rows = _nearest(exact, xcds * 4)
     # A count that came from a percentage of three decimals does not slip into the next row.
     if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
         return whole_rows
@@ -525,9 +518,6 @@ SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 ADVISED_JOBS = 2
 """How many jobs on one GPU are predicted and advised: what models have learned from."""
 
-MOST_MASKS = 2
-"""Jobs with a CU mask on one GPU: masks begin at one of two ends."""
-
 MOST_JOBS = 7
 """Of a set on one GPU: each process wants a core or two of its own, of about 16 for each card of a
 host."""
@@ -564,7 +554,7 @@ class Split:
         if not self.shares:
             raise InputError("a split of no shares is not possible", fix="write it as 30/70")
         for share in self.shares:
-            check_percent(share)
+            _check_percent(share)
 
     def __str__(self) -> str:
         if not (self.is_limited or self.below_normal):
@@ -644,8 +634,7 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             "all jobs below normal priority wait for each other as all at normal priority do",
             fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
         )
-    is_free = all(share == WHOLE for share in shares)
-    return Split(shares, "uncapped" if is_free else "limited", low)
+    return Split(shares, "uncapped" if all(share == WHOLE for share in shares) else "limited", low)
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
@@ -701,7 +690,7 @@ def check_masks(split: Split, vendor: Vendor) -> None:
 
 def can_be_masked(split: Split) -> bool:
     """Whether CU masks hold its limits; jobs without one have no mask."""
-    return sum(share < WHOLE for share in split.shares) <= MOST_MASKS
+    return sum(share < WHOLE for share in split.shares) <= 2  # masks begin at one of two ends
 
 
 def split_environments(

@@ -21,9 +21,6 @@ VERDICT_FLAGS: Mapping[Verdict | None, str] = {"wrong": "wrong-results", "differ
 TOLERANCE = 0.01
 """Largest relative difference of a value from the full GPU's, where a job does not say its own."""
 
-_LEAST = 1e-12
-"""Values closer to zero than this are compared as if they were this large."""
-
 
 def verdict_flags(verdicts: Iterable[Verdict | None]) -> tuple[str, ...]:
     """The flags of a window whose jobs got these verdicts, each once."""
@@ -75,7 +72,8 @@ def largest_gap(reported: Reported, reference: Reported) -> float | None:
 
 def relative_gap(value: float, reference: float) -> float:
     """Distance of a value from its reference, relative to the reference."""
-    gap = abs(value - reference) / max(abs(reference), _LEAST)
+    # Values closer to zero than this are compared as if they were this large.
+    gap = abs(value - reference) / max(abs(reference), 1e-12)
     return gap if math.isfinite(gap) else math.inf
 
 

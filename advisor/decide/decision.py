@@ -198,10 +198,8 @@ def _for_filling(
     profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
 ) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU, side by side; the others have none."""
-    seats: dict[str, list[int]] = {}
-    for seat, profile in enumerate(profiles):
-        if fills(profile):
-            seats.setdefault(profile.job, []).append(seat)
+    filling = (seat for seat, profile in enumerate(profiles) if fills(profile))
+    seats = grouped(filling, lambda seat: profiles[seat].job)
     if not seats:
         return
     most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
@@ -221,14 +219,6 @@ def _for_filling(
             yield Split(tuple(shares))
 
 
-_BELOW_NORMAL_ON = "NVIDIA H200"
-"""Pairs were measured with priority on this GPU model alone, without a limit for the job below
-normal and with one of 50 %."""
-
-_NEAR_HALF = 10.0
-"""Percent that the safe limit for the latter may be off."""
-
-
 def below_normal(
     profiles: Sequence[Profile], checked: CheckedCounts | None = None
 ) -> tuple[Split, ...]:
@@ -237,12 +227,14 @@ def below_normal(
     if len(profiles) != ADVISED_JOBS or len(seats) != 1:
         return ()
     free = Split((WHOLE,) * len(profiles), "uncapped", seats)
-    is_known = profiles[0].gpu_model == _BELOW_NORMAL_ON and all(p.kernels for p in profiles)
+    # Pairs were measured with priority on this GPU model alone, without a limit for the job below
+    # normal and with one of 50 %, from which the safe limit may be 10 % off.
+    is_known = profiles[0].gpu_model == "NVIDIA H200" and all(p.kernels for p in profiles)
     if not is_known or why_not_below_normal(profiles, free):
         return ()
     limits = limits_of(profiles[seats[0]], checked)
     half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
-    if abs(half - 50) > _NEAR_HALF:
+    if abs(half - 50) > 10:
         return (free,)
     shares = tuple(half if seat in seats else WHOLE for seat in range(len(profiles)))
     return free, Split(shares, below_normal=seats)
@@ -472,7 +464,7 @@ def decide(
     """
     profiles = outlook.profiles
     request = with_card_memory(request or Request(), profiles[0].gpu_model)
-    check_request(profiles, request)
+    _check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
     values = values_of(predictions, profiles, objective, request)
@@ -498,7 +490,7 @@ def decide(
     )
 
 
-def check_request(profiles: Sequence[Profile], request: Request) -> None:
+def _check_request(profiles: Sequence[Profile], request: Request) -> None:
     """Refuse profiles of several GPU models, and limits that are for none of these jobs.
 
     Raises:
@@ -589,8 +581,7 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
         by = priced(ADVISED[name], request.policy.prices)
         values = values_of(kept[0].predictions, profiles, by, request)
         valued = [replace(option, value=values[option.place]) for option in kept]
-        best = best_of(valued, profiles, request.policy.tie)
-        found[name] = decision.options[best.place]
+        found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
     found[request.objective.name] = decision.chosen
     return found
 
@@ -633,10 +624,6 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
     total = next((p.units_total for p in profiles if p.units_total), None)
     return split_environments(split, total, vendor_of(profiles[0].gpu_model))
 
-
-MOST_MORE_ENERGY = 0.1
-"""Where sharing takes more energy, up to this part more, and saves GPU time, it is a question of
-prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost."""
 
 LEAST_TIME_SAVED = 0.05
 """Part of the GPU time that makes it a question at all."""
@@ -687,7 +674,9 @@ def _their_call(
         if o.sharing in sharings
         and not o.violations
         and _saved(o.prediction.result.stp) >= LEAST_TIME_SAVED
-        and prices.with_host(o.prediction.result).energy_saved >= -MOST_MORE_ENERGY
+        # Where sharing takes up to a tenth more energy and saves GPU time, it is a question of
+        # prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost.
+        and prices.with_host(o.prediction.result).energy_saved >= -0.1
     ]
     return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)
 
@@ -893,7 +882,7 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
         if ended and number > most:
             break
         profile = outlook.profiles[0]
-        check_request([profile], request)
+        _check_request([profile], request)
         if broken := violations_alone(profile, request):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
         found.append(decision := decide(outlook, request))
@@ -924,7 +913,9 @@ def way_of(decision: Decision) -> RatedSplit:
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
     profiles, request, way = decision.profiles, decision.request, way_of(decision)
-    scarce, least = _scarce(profiles[0]), request.policy.min_gain
+    sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
+    # What copies run out of first: a server's demand leaves room for either.
+    scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
             for places, violation in rule(way.predictions, profiles, request):
@@ -936,9 +927,3 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     if added < least:
         return scarce, f"one more adds {100 * added:.1f} % to the rate of all"
     return None
-
-
-def _scarce(profile: Profile) -> str:
-    """What copies run out of first: a server's demand leaves room for either."""
-    sm, dram = (float(profile.values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
-    return "DRAM" if dram > sm else "SMs"

@@ -392,9 +392,7 @@ def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) 
         yield places, Violation(text, 1.0)
 
 
-Rule: TypeAlias = Callable[[Predictions, Sequence[Profile], Request], Found]
-
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Callable[[Predictions, Sequence[Profile], Request], Found]] = {
     "speed": _below_min_speed,
     "requests": _off,
     "tail": _late,

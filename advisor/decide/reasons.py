@@ -21,9 +21,6 @@ from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, Serving, with_a
 from advisor.predict.sets import ACTIVE_IDLE_OVER_W
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
-STARVED = 0.3
-"""Relative speed below which a job is said to starve."""
-
 
 def reasons(decision: Decision) -> tuple[str, ...]:
     """Why this way, what each job keeps at its share, and what both want together."""
@@ -38,7 +35,7 @@ def reasons(decision: Decision) -> tuple[str, ...]:
 
 def warnings(decision: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
-    of_profiles = (line for profile in decision.profiles for line in of_profile(profile))
+    of_profiles = (line for profile in decision.profiles for line in _of_profile(profile))
     at_risk = risks(decision.chosen.predictions, decision.chosen.place, decision.request)
     # Of a job beside itself everything is said once.
     found = (
@@ -153,7 +150,7 @@ def _demand(profiles: tuple[Profile, ...], shares: tuple[float, ...]) -> tuple[f
 def _starved(decision: Decision) -> Iterator[str]:
     p = decision.chosen.prediction
     for profile, part in zip(decision.profiles, p.parts, strict=True):
-        if p.split.sharing != "exclusive" and (speed := part.speed.value) < STARVED:
+        if p.split.sharing != "exclusive" and (speed := part.speed.value) < 0.3:
             yield (
                 f"{profile.job} runs at {percent(speed)} of its speed only; "
                 "if that is too slow, ask for a minimum speed"
@@ -226,7 +223,7 @@ def _unlimited(decision: Decision) -> Iterator[str]:
         )
 
 
-def of_profile(profile: Profile) -> Iterator[str]:
+def _of_profile(profile: Profile) -> Iterator[str]:
     """What a profile lacks, or may have wrong."""
     if profile.missing:
         yield f"the profile of {profile.job} lacks {', '.join(profile.missing)}"

@@ -6,9 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from advisor.errors import InputError
 
-LARGEST_LEAD = timedelta(days=1)
-"""Clocks of hosts may be wrong by so much."""
-
 _DAY = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ]")
 """Other forms of ISO 8601, such as weeks, sort elsewhere as text."""
 
@@ -43,7 +40,7 @@ def moment_fault(text: str, now: datetime) -> str | None:
     """Why nothing can have been measured at that moment; None: it can."""
     if not (_DAY.match(text) and is_utc(text)):
         return f"started_at is {text!r}, not a moment in UTC of this century"
-    if datetime.fromisoformat(text) > now + LARGEST_LEAD:
+    if datetime.fromisoformat(text) > now + timedelta(days=1):  # clocks of hosts may be wrong
         return f"it was measured at {text}, after {now:%Y-%m-%d %H:%M}, which is now"
     return None
 

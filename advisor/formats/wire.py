@@ -39,9 +39,6 @@ T = TypeVar("T")
 _NAMED = 5
 """How many of many faults are named."""
 
-MOST_LISTED = 1000
-"""Faults that are looked at; listing a hundred thousand takes seconds."""
-
 _LONGEST = 80
 """Characters of a key that are repeated."""
 
@@ -69,8 +66,7 @@ def read(kind: type[T], text: bytes | str, *, name: str = "the JSON", tolerant: 
     from pydantic import ValidationError
 
     try:
-        extra = "ignore" if tolerant else "forbid"
-        found = _adapter(kind).validate_json(text, extra=extra)
+        found = _adapter(kind).validate_json(text, extra="ignore" if tolerant else "forbid")
     except ValidationError as error:
         raise _wire_error(error, name) from error
     if found is None:
@@ -105,17 +101,16 @@ def write_bytes(value: Any) -> bytes:
         text = to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:
         return write(value).encode()  # mappings that are no dicts, half characters
-    is_same = text.isascii() and not any(word in text for word in _OTHERWISE)
+    # What our own writer refuses, or calls by another name.
+    is_same = text.isascii() and not any(
+        word in text for word in (b"NaN", b"Infinity", b'"parts":')
+    )
     return text if is_same else write(value).encode()
 
 
 def as_answer(text: bytes) -> bytes:
     """A whole answer as it leaves: the JSON object says by `schema` what its keys are."""
     return b'{"schema":%d%s%s' % (SCHEMA, b"" if text == b"{}" else b",", text[1:])
-
-
-_OTHERWISE = (b"NaN", b"Infinity", b'"parts":')
-"""What our own writer refuses, or calls by another name."""
 
 
 def to_plain(value: Any) -> Any:
@@ -125,8 +120,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {name: to_plain(item) for name, item in items}
+        return {name: to_plain(item) for name, item in cast("dict[Any, Any]", value).items()}
     return to_plain(_one_plain(value))
 
 
@@ -181,7 +175,7 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
 
 
 def _wire_error(error: "ValidationError", name: str) -> WireError:
-    if (count := error.error_count()) > MOST_LISTED:
+    if (count := error.error_count()) > 1000:  # listing 100,000 takes seconds
         return WireError(f"{name} has {count} faults", fix="correct it, or send less at once")
     places: dict[str, list[Mapping[str, Any]]] = {}
     listed = error.errors(include_url=False, include_context=False)

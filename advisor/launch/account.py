@@ -172,8 +172,7 @@ class Account:
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
         rates = [0.0 if one.over else one.rate() for one in self._jobs]
-        power_w = None if self.foreign() else self.power_w()
-        return energy_saved(power_w, rates, self._pair.parts)
+        return energy_saved(None if self.foreign() else self.power_w(), rates, self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
@@ -227,9 +226,7 @@ class Account:
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
-        if not self._is_counted or metered is None or not metered.seconds:
-            return None
-        if alone is None or alone_read is None:
+        if not (self._is_counted and alone and alone_read and metered and metered.seconds):
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s
@@ -325,10 +322,6 @@ def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
-_CATCH_UP_S = 120.0
-"""So long no mean begins while a server still starts or empties a queue, s; then it is flagged."""
-
-
 class Stretch:
     """What they did; means leave out the first seconds, and those in which a server catches up.
 
@@ -378,7 +371,9 @@ class Stretch:
         behind = tuple(
             n for n, pace in self._paces.items() if pace.catches_up(again=n in self.catching_up)
         )
-        self.catching_up = behind if now.at_s - self._begun_s < _CATCH_UP_S else ()
+        # No mean begins for 120 s while a server still starts or empties a queue; then it is
+        # flagged.
+        self.catching_up = behind if now.at_s - self._begun_s < 120 else ()
         if self.catching_up:
             self._settles_s, self._joules = now.at_s, RateMeter()
             for pace in self._paces.values():

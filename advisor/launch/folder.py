@@ -66,9 +66,6 @@ from advisor.settings import Retention
 _READERS_S = 1.0
 """Who asks whether a supervisor lives holds its lock for an instant."""
 
-_RESERVE_BYTES = 256 << 10
-"""A status and an observation have a few kilobytes each."""
-
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
 
@@ -117,9 +114,7 @@ class LaunchFolder:
             status = self._first_status()
         if lives:
             return as_heard(status)
-        if not claimed or status.over:
-            return status
-        return abandoned(status)
+        return abandoned(status) if claimed and not status.over else status
 
     def write_status(self, status: LaunchStatus) -> None:
         """Say where it stands; only its supervisor does.
@@ -132,7 +127,8 @@ class LaunchFolder:
     def keep_reserve(self) -> None:
         """Keep room on the disk; where there is none, nothing happens."""
         with suppress(OSError), writing_private(self.path / "reserve") as file:
-            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+            # A status and an observation have a few kilobytes each.
+            os.posix_fallocate(file.fileno(), 0, 256 << 10)
 
     def free_reserve(self) -> None:
         """Give the room back to whatever is to be written now."""
@@ -269,10 +265,6 @@ def loads(kind: type[T], text: bytes) -> T:
 
 
 _WRITE_S = 1.0
-_LAST_WORD_S = 5.0
-"""How long the last status is tried: a disk that is full may get free again."""
-
-MOST_WARNINGS = 50
 
 _OF_LAUNCH = [
     "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
@@ -316,8 +308,7 @@ class StatusWriter:
 
     def warn(self, *texts: str) -> None:
         """Add warnings."""
-        more = (*self.status.warnings, *texts)[:MOST_WARNINGS]
-        self.status = replace(self.status, warnings=more)
+        self.status = replace(self.status, warnings=(*self.status.warnings, *texts)[:50])
 
     def blame(self, code: str, cause: str) -> None:
         """Keep what went wrong first."""
@@ -328,7 +319,7 @@ class StatusWriter:
         """The last word."""
         self.status = replace(self.status, state=state, ended_at=now())
         self._folder.free_reserve()
-        wait_until(self._write, _LAST_WORD_S, poll_s=0.5)
+        wait_until(self._write, 5, poll_s=0.5)  # a full disk may get free again
 
     def _write(self) -> bool:
         self._written_s = time.monotonic()

@@ -36,17 +36,10 @@ T = TypeVar("T")
 RECENT_S = 5.0
 """Length of the mean that is shown, s."""
 
-STALLED_S = 120.0
-"""A job without progress for so long is shown as stalled, s."""
-
 _DEMAND_S, _DEMAND_OFF, _DEMAND_TIMES, _LATE = 60.0, 0.2, 3, 1.5
 """The demand has changed where the mean of so many seconds is off by so much, and by more than
 chance, so many times in a row. A median latency of so many times the least of a minute so far is of
 a server that is starved: that it answers less says nothing of what arrives."""
-
-_RETRY = 9.0
-"""A reading that failed is tried again after so many times as long as it took: a slow pattern may
-not take all the time of the supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,8 @@ class _Reading:
             found, self.error = call(), None
         except JobError as error:
             self.error, ended_s = error, clock_s()
-            self._retry_s = ended_s + _RETRY * (ended_s - begun_s)
+            # A slow pattern may not take all the time of the supervisor: a tenth of it.
+            self._retry_s = ended_s + 9 * (ended_s - begun_s)
             return None
         return found
 
@@ -183,7 +177,7 @@ class JobMonitor:
         """
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
-        self._is_stalled = still_s > STALLED_S
+        self._is_stalled = still_s > 120
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.

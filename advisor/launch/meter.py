@@ -207,10 +207,6 @@ class CardMeter:
         )
 
 
-_NEARLY = 0.03
-"""Maximum timestamp uncertainty, as a fraction of the observed time."""
-
-
 class RateMeter:
     """Growth per second, between the first and the last reading at which the total had moved.
 
@@ -233,12 +229,11 @@ class RateMeter:
         """
         if self._moves:
             first = self._moves[0][0]
-            if first.slack_s + now.slack_s > _NEARLY * (now.at_s - first.at_s):
+            # The moments may be unsure by this part of the observed time.
+            if first.slack_s + now.slack_s > 0.03 * (now.at_s - first.at_s):
                 return
         self._now_s = now.at_s
-        if self._went_back(total):
-            return
-        if self._moves and total == self._moves[-1][1]:
+        if self._went_back(total) or (self._moves and total == self._moves[-1][1]):
             return
         self._moves.append((now, total))
         oldest_s = float("inf") if self._window_s is None else now.at_s - self._window_s

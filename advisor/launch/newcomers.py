@@ -149,8 +149,7 @@ class Newcomers:
         place.mkdir(mode=0o700)
         for note in request.notes:
             self._warn(note)
-        proving = self._run(lambda: self._prove(job, share, place))
-        self.coming = _Newcomer(name, request, proving)
+        self.coming = _Newcomer(name, request, self._run(lambda: self._prove(job, share, place)))
 
     def _prove(self, job: Job, share: Share, place: Path) -> Proven:
         if self._backend.max_clients < 1:

@@ -477,9 +477,6 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
     return None
 
 
-FAULT_S = 3.0
-"""A fault on an MPS server reaches all its clients within this time."""
-
 _FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
 _SHARED_FAULT = (
     "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
@@ -517,7 +514,8 @@ class _Suspicion:
             if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
                 return True
         answered = gone and answered_s >= self.since_s
-        return False if answered or now_s - self.since_s > FAULT_S else None
+        # A fault on an MPS server reaches all its clients within 3 s.
+        return False if answered or now_s - self.since_s > 3 else None
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
@@ -550,10 +548,7 @@ _STRANGER = (
     "process {} ({}) computes on the GPU and is of no job: while it does, the jobs have less than "
     "their parts, and what is observed of them teaches nothing; --strict ends a launch for that"
 )
-_MOST_TOLD = 10
-"""Strangers that are told of one after the other; all are in the flag."""
 
-_UNSEEN_S = 5.0
 _UNSEEN = (
     "NVML names no process of these jobs, as in a container with process numbers of its own: what "
     "computes on the GPU outside of MPS cannot be seen"
@@ -603,12 +598,13 @@ class _LimitMonitor:
         # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
         # ready may have no context yet.
         new = [pid for pid in self.strangers if pid not in self._told]
-        told = new[: _MOST_TOLD - len(self._told)]
+        # Ten are told of one after the other; all are in the flag.
+        told = new[: 10 - len(self._told)]
         self._told.update(told)
         alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]
         if self._seen or is_seen(jobs):
             self._seen = True
-        elif now_s - self._begun_s > _UNSEEN_S:
+        elif now_s - self._begun_s > 5:
             self._seen = True
             alarms.append(_UNSEEN)
         return alarms

@@ -189,11 +189,9 @@ def as_alone(
     part, noise = pair.parts[number], pair.parts[number].window_spread
     if not (rate and part.share_rate and noise):
         return pair, 1.0
-    seen = [(math.log(rate / part.share_rate), noise**2)]
-    log, stderr = shrunk(seen, part.host_spread or noise)
+    log, stderr = shrunk([(math.log(rate / part.share_rate), noise**2)], part.host_spread or noise)
     pair = at_rate(pair, number, math.exp(log), part.host_spread and math.hypot(stderr, noise))
-    is_whole = power_w and pair.split.shares[number] == WHOLE
-    measured = {"solo_power_w": power_w} if is_whole else {}
+    measured = {"solo_power_w": power_w} if power_w and pair.split.shares[number] == WHOLE else {}
     return with_part(pair, number, host_spread=0.0, **measured), math.exp(log)
 
 

@@ -19,15 +19,6 @@ from advisor.predict.sets import FULLER, SPEED_ERRORS
 BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 """The low end of a speed, for each 1, is no higher than this."""
 
-PRICES = 32
-"""Of the time of a GPU, that are tried."""
-
-NEVER = -1e9
-"""Of the dearest job, what one brings that does not keep its floor."""
-
-EXACT = 1e-9
-"""Of the dearest job: sums are rounded."""
-
 CHUNK = 1024
 """Sets looked at together."""
 
@@ -128,13 +119,13 @@ class SetBound:
         most: Floats = bounds.min(axis=2)
         # Jobs with SMs of their own wait for nobody, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
-        hottest_w = self._alone.power_w[seats].max(axis=1)
-        return self._gain(most, hottest_w)
+        return self._gain(most, self._alone.power_w[seats].max(axis=1))
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
         card = self._card_worth - self._answers.placing.per_card
-        bound = bound + card + EXACT * self._dearest
+        # Sums are rounded, so a little of the dearest job is added.
+        bound = bound + card + 1e-9 * self._dearest
         apart = bound[-1]
         if not self._per_w:
             return apart
@@ -164,13 +155,15 @@ class SetBound:
         least = np.where(alone.served > 0, np.minimum(least, 1.0), least)
         regimes = [(done - drawn, idle), (done, np.zeros_like(idle))][0 if self._per_w else 1 :]
         rates = [each[:-1] / np.maximum(time[:-1], 1e-9) for each, _ in regimes]
-        prices = np.quantile(np.maximum(rates, 0.0), np.linspace(0, 1, PRICES))
+        # 32 prices of the time of a GPU are tried.
+        prices = np.quantile(np.maximum(rates, 0.0), np.linspace(0, 1, 32))
         prices[0] = 0.0
         found, speeds = list[Floats](), list[Floats]()
         for each, less in regimes:
             speeds.append(beyond := each[..., None] - time[..., None] * prices)
             kept = np.where(beyond > 0, 1.0, np.minimum(least, 1.0)[..., None])
             value = (worth - less)[..., None] + beyond * kept
-            found.append(np.where(least[..., None] > 1 + 1e-7, NEVER * self._dearest, value))
+            # What does not keep its floor is never taken.
+            found.append(np.where(least[..., None] > 1 + 1e-7, -1e9 * self._dearest, value))
             found[-1][-1] = 0.0
         return _Priced(prices, np.array(found), np.array(speeds))

@@ -15,6 +15,7 @@ import numpy as np
 
 from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
+from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, set_answers
 from advisor.predict.predictions import safe_splits_of
@@ -150,15 +151,15 @@ class QueuePairs:
     alone: dict[int, PlacedSet] = field(init=False)
     timed_out: bool = False
     _answers: SetAnswers = field(init=False)
-    _of_name: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _of_name: dict[str, list[int]] = field(init=False)
     _known: dict[tuple[str, str], Decision | None] = field(
         default_factory=dict[tuple[str, str], Decision | None]
     )
 
     def __post_init__(self) -> None:
         self._answers = set_answers(self.placing, 0)
-        for n, kind in enumerate(self.placing.kinds):
-            self._of_name.setdefault(kind.name, []).append(n)
+        kinds = self.placing.kinds
+        self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
         singles = {one.kinds[0]: one for one in self._answers.singles()}
         self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
 
@@ -178,8 +179,7 @@ class QueuePairs:
         decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
         if decision is None or decision.choice is None:
             return None
-        prediction = decision.choice.prediction
-        placed = self._answers.placed(one.kinds, prediction, decision)
+        placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
         done = same_work(decision, decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(

@@ -489,8 +489,7 @@ class _Pairs:
         # Kinds of jobs have the same safe counts more often than not.
         key = *((of.units_total, of.allowed) for of in own), (mirrored := are_mirrored(both))
         if key not in self._safe:
-            safe = safe_splits(NINE, own, mirrored=mirrored)
-            self._safe[key] = tuple(dict.fromkeys(safe))
+            self._safe[key] = tuple(dict.fromkeys(safe_splits(NINE, own, mirrored=mirrored)))
         return [split for split in self._safe[key] if split and is_within(split, both)]
 
     def look_at(self, pairs: Ints) -> None:

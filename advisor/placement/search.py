@@ -29,9 +29,6 @@ FEW_HEADS, MANY_HEADS = 1500, 10_000
 FEW, MANY, TURNS = 10, 300, 6
 """Sets that are looked at with each further job, the latter closely, and that many times."""
 
-STARTS = 150
-"""Sets of each size that are completed."""
-
 
 class SetSearch:
     """Over the sets of one pool, by what jobs are worth now."""
@@ -115,7 +112,7 @@ class SetSearch:
 
     def _starts(self, sets: Sets, most: Floats) -> Ints:
         """Those that could gain most, and the best few of each kind of job."""
-        first = [_first(most, STARTS)]
+        first = [_first(most, 150)]
         having = np.zeros((len(most), len(self.bound.own)), dtype=bool)
         having[np.arange(len(most))[:, None], sets.rows] = True
         first += [

@@ -55,9 +55,6 @@ SEARCH_PART = 0.75
 TURN_PART = 0.16
 """Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too."""
 
-WORTHWHILE = 5e-4
-"""Of the cost, what a turn of a search must save for another one like it."""
-
 SEATING_S = 0.3
 """Of the time, for jobs that wait still."""
 
@@ -346,9 +343,6 @@ ROUNDING = 1e-6
 LAST_S = 0.5
 """Seconds of the time limit that are kept for the integer program."""
 
-LAST_CARDS = 30
-"""That the program may give to other sets than the dive did."""
-
 BATCH_WAITS, SERVER_WAITS = 3.0, 30.0
 """Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 the seven jobs that a card may have in the place of one."""
@@ -503,8 +497,7 @@ class _Master:
         self._program.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
         if start is not None:
             first = highspy.HighsSolution()
-            new = len(self.sets) - len(start)
-            first.col_value = [*self._rest(start), *start, *[0.0] * new]
+            first.col_value = [*self._rest(start), *start, *[0.0] * (len(self.sets) - len(start))]
             self._program.setSolution(first)
         options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
         for name, value in options.items():
@@ -587,7 +580,8 @@ def _found(
     bound, cost, closely = 0.0, math.inf, not answers
     while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
         before, (cost, duals) = cost, master.solve()
-        closely |= cost > (1 - WORTHWHILE) * before or part > SEARCH_PART / 2
+        # A turn that saves less of the cost is not worth another one like it.
+        closely |= cost > (1 - 5e-4) * before or part > SEARCH_PART / 2
         if closely and placing.at_once:
             break
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
@@ -682,8 +676,7 @@ def _dived_from(
         tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
-        near = master.cost(best) <= (1 + gap) * cost
-        if near or before_s - left_s() > left_s() - LAST_S:
+        if master.cost(best) <= (1 + gap) * cost or before_s - left_s() > left_s() - LAST_S:
             break
     return steps
 
@@ -692,7 +685,8 @@ def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
     kept = (np.zeros(0), *steps)  # a few cards are chosen all at once
-    master.keep(next(some for some in kept if best.sum() - some.sum() <= LAST_CARDS))
+    # The program may give 30 cards to other sets than the dive did.
+    master.keep(next(some for some in kept if best.sum() - some.sum() <= 30))
     if left_s <= 0:
         return best
     found = master.whole(left_s, gap, best)
@@ -837,8 +831,7 @@ def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
     like length then fill each GPU.
     """
     fit = np.floor(makespan_s / time_s * (1 + SAME))
-    part = 1 / np.maximum(fit, 1) if several else time_s / makespan_s
-    return np.where(fit >= 1, part, np.inf)
+    return np.where(fit >= 1, 1 / np.maximum(fit, 1) if several else time_s / makespan_s, np.inf)
 
 
 def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:

@@ -37,12 +37,6 @@ OBSERVATION_SPREAD = 0.04
 between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
 (docs/measurements/model.md, 2026-11-23)."""
 
-SAME_RATE = 0.02
-"""Only where the job runs within this part of the profile's rate does power tell of the card."""
-
-SAME_RATES = 0.05
-"""The same of the rates of a pair, which are predicted."""
-
 BELOW_LIMIT = 0.95
 """Above this part of the power limit all cards draw the same."""
 
@@ -166,11 +160,11 @@ def reference_logs(
 def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
-    unsteady = not UNSTEADY.isdisjoint(point.flags)
-    if not power_w or unsteady or point.share_percent != WHOLE:
+    if not power_w or not UNSTEADY.isdisjoint(point.flags) or point.share_percent != WHOLE:
         return None
     below = max(power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
-    if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= SAME_RATE:
+    # Only where the job runs within this part of the profile's rate does power tell of the card.
+    if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= 0.02:
         return None
     return math.log(power_w / profile.whole_gpu_power_w)
 
@@ -201,7 +195,8 @@ def observation_ratio(
     """Log of a pair's observed power over a usual card's expected one; None: not comparable."""
     below = max(power_w, expected.power_w.value) < BELOW_LIMIT * (limit_w or math.inf)
     parts = zip(rates, expected.parts, strict=True)
-    same = all(abs(rate / part.rate.value - 1) < SAME_RATES for rate, part in parts)
+    # Within 5 % of the rates, since those of a pair are predicted.
+    same = all(abs(rate / part.rate.value - 1) < 0.05 for rate, part in parts)
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 

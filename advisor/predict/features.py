@@ -163,8 +163,7 @@ def power_factor(sides: Sequence[Side]) -> Floats:
     idle = _active_idle_power_w(sides)
     # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
     dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
-    left = np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic)
-    return left ** (1 / CLOCK_EXPONENT)
+    return np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic) ** (1 / CLOCK_EXPONENT)
 
 
 def prior_kept(sides: Sequence[Side]) -> Floats:
@@ -282,8 +281,7 @@ def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]])
 
 def matrix(features: Mapping[str, Floats]) -> Float32s:
     """Features as columns, `rounded`; shape (n, features), in the order of the names."""
-    columns = rounded(np.array(list(features.values())))
-    return np.ascontiguousarray(columns.T, dtype=np.float32)
+    return np.ascontiguousarray(rounded(np.array(list(features.values()))).T, dtype=np.float32)
 
 
 def rounded(values: Floats) -> Floats:

@@ -11,13 +11,6 @@ from typing import Literal
 
 from advisor.core.records import SoloPoint
 
-BUSY_PERCENT = 60.0
-"""Of the time at most; who computes for longer leaves gaps between kernels, not between bursts."""
-
-WHOLE_GPU = 0.7
-"""SM activity while it is busy, at least: 0.74 to 0.93 for notebooks and what waits for input, 0.15
-to 0.60 for jobs of small kernels (data/advisor_data/bundled/set_references.jsonl)."""
-
 NOISE = 0.095
 """Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
 the median of those in bursts, below 0.09 of all others."""
@@ -28,8 +21,11 @@ def computes_in_bursts(point: SoloPoint) -> bool:
     if point.offered_rate is not None:
         return False
     if point.gpu_busy_percent is not None and point.sm_active_percent is not None:
-        is_whole = point.sm_active_percent >= WHOLE_GPU * point.gpu_busy_percent
-        return is_whole and point.gpu_busy_percent < BUSY_PERCENT
+        # SMs are active in 0.74 to 0.93 of the busy time of notebooks and what waits for input, in
+        # 0.15 to 0.60 of jobs of small kernels (data/advisor_data/bundled/set_references.jsonl).
+        is_whole = point.sm_active_percent >= 0.7 * point.gpu_busy_percent
+        # Who computes for longer leaves gaps between kernels, not between bursts.
+        return is_whole and point.gpu_busy_percent < 60
     if not point.power_w or point.power_stderr_w is None:
         return False
     return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > NOISE

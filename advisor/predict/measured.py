@@ -423,6 +423,5 @@ def _with_latencies(p: Predictions, windows: Sequence[Window]) -> Predictions:
         there = [w.latencies_p99_ms for w in windows if w.split == split and w.latencies_p99_ms]
         for job, of_job in enumerate(zip(*there, strict=True)):
             if known := [ms for ms in of_job if ms is not None]:
-                found = P99_MEASURED.times(statistics.median(known))
-                tails[:, job, places[split]] = astuple(found)
+                tails[:, job, places[split]] = astuple(P99_MEASURED.times(statistics.median(known)))
     return replace(p, latencies_p99_ms=tails)

@@ -22,9 +22,6 @@ ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
 COUNTERS = ("sm_active_percent", "dram_active_percent")
 """What is estimated where a site does not collect it."""
 
-ALWAYS_READ = ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
-"""What that is estimated from, beside the power: any driver reads it."""
-
 
 IDLE_W = 70.0
 """Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
@@ -126,7 +123,11 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
 
 def counter_features(window: SoloWindow) -> Floats:
     """What a counter that is missing is estimated from; shape (1, 5)."""
-    read = (np.nan_to_num(window.read(name)) / WHOLE for name in ALWAYS_READ)
+    # Any driver reads these, and power.
+    read = (
+        np.nan_to_num(window.read(name)) / WHOLE
+        for name in ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
+    )
     return np.array([[*read, window.part_of_power, window.clock_part]])
 
 

@@ -163,9 +163,6 @@ COLUMNS = (
 
 NEEDED = COLUMNS[:2]
 
-_LEAST_ACTIVE_PERCENT = 1.0
-"""Least SM activity that is assumed of any job, percent."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Profile:
@@ -421,7 +418,8 @@ def _per_active_percent(profile: Profile) -> float:
     """Rate on the whole GPU for each percent of the SMs that it is active on; NaN: not read."""
     column = "sm_active_percent"
     active = math.nan if column in profile.missing else float(profile.values[column][-1])
-    return float(profile.values["rate"][-1]) / max(active, _LEAST_ACTIVE_PERCENT)
+    # No job is taken to use less than 1 % of the SMs.
+    return float(profile.values["rate"][-1]) / max(active, 1.0)
 
 
 def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:

@@ -641,10 +641,6 @@ _OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
 _START_S = 10
 _CLIENT_S, _POLL_S = 10, 0.1
 
-_LEAVE_S = 1
-"""A client with work under way is off within 0.5 s of the answer to `terminate_client`; one without
-stays on the list until it ends, however long (docs/measurements/profiles.md, on an H100)."""
-
 
 @dataclass(frozen=True, slots=True)
 class MpsBackend(Server):
@@ -756,7 +752,7 @@ class MpsBackend(Server):
         newest = b""
         file = self.control.pipe_dir.with_name("log") / "server.log"
         with suppress(OSError), file.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _READ_BYTES))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - (64 << 10)))
             newest = log.read()
         return named_in_faults(newest.decode(errors="replace")) if self.owned else frozenset()
 
@@ -769,7 +765,10 @@ class MpsBackend(Server):
         for server in self.control.servers():
             for pid in set(pids) & set(self.control.clients(server)):
                 self.control.ask(f"terminate_client {server} {pid}")
-        wait_until(lambda: not set(pids) & set(self.clients()), _LEAVE_S)
+        # A client with work under way is off within 0.5 s of the answer to `terminate_client`; one
+        # without stays on the list until it ends, however long (docs/measurements/profiles.md, on
+        # an H100).
+        wait_until(lambda: not set(pids) & set(self.clients()), 1)
 
     def close(self) -> None:
         """Quit the daemon if it is ours; a daemon that was already there stays."""
@@ -901,8 +900,6 @@ def start_server(control: Control) -> None:
 _FAULT_LINE = re.compile(r"fault|exception|illegal|fatal", re.IGNORECASE)
 _CLIENT = re.compile(r"\bPID:? *([0-9]+)")
 """As in `Client {PID: 4267, Context ID: 0} connected`; the server's own number has no such word."""
-
-_READ_BYTES = 64 << 10
 
 
 def named_in_faults(log: str) -> frozenset[int]:

@@ -20,16 +20,9 @@ CONTROLLERS = ("memory", "pids")
 
 _MIB = 1024 * 1024
 
-_HOST_PART = 0.95
-"""Part of the host's memory that a job may have. A job that took more would take the host down; the
-page cache counts too, but is given back before the bound is met."""
-
 _LEAST_TASKS, _TASKS_PER_CORE = 4096, 64
 """Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores has
 4,096. A fork bomb makes more in a second."""
-
-_PIDS_PART = 4
-"""Two jobs leave half of the host's process numbers to everybody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +41,12 @@ class ResourceBounds:
 def bounds_of(job: Job) -> ResourceBounds:
     """What the job file says, else what no sound job of this host reaches."""
     host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    most_mib = max(1, int(_HOST_PART * host_bytes) // _MIB)
+    # A job that took more of the host's memory would take the host down; the page cache counts too,
+    # but is given back before the bound is met.
+    most_mib = max(1, int(0.95 * host_bytes) // _MIB)
     wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
-    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // _PIDS_PART)
+    # Two jobs leave half of the host's process numbers to everybody else.
+    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // 4)
     return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
 
 

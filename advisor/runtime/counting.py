@@ -44,16 +44,6 @@ _RISES_NEAR, _RISES_FAR = 2, 4
 """Rising numbers, the first included, after which a smaller one was a new start: below half of the
 last number, and above it, where ranks of one job that are not in step write such numbers, too."""
 
-_SIBLING = 0.2
-"""Relative difference of a bar's totals from epoch to epoch, as where batches are of tokens; those
-of validation and training differ by more."""
-
-_LEAST_LIFE = 20
-"""Numbers after which another bar is the work, where the first one had fewer."""
-
-_SOON = 5
-"""Numbers of a new start within which the count may turn out to have gone on beside it."""
-
 
 @dataclass(slots=True)
 class _Run:
@@ -168,7 +158,8 @@ class Tally:
         self._low, self._second = [], -math.inf
         run.last = number
         run.seen += 1
-        self._sure_at = run.seen + _SOON
+        # Within five numbers of a new start the count may turn out to have gone on beside it.
+        self._sure_at = run.seen + 5
 
     def _note_other(self, run: _Run, other: _Run) -> None:
         """Another total: the next epoch of this counter, or another counter beside it."""
@@ -181,7 +172,9 @@ class Tally:
         is_sibling = (
             run.of is not None
             and other.of is not None
-            and abs(other.of - run.of) <= _SIBLING * run.of
+            # A bar's totals differ from epoch to epoch where batches are of tokens; those of
+            # validation and training differ by more.
+            and abs(other.of - run.of) <= 0.2 * run.of
         )
         known = self._other if self._other and self._other.of == other.of else None
         if run.is_full and is_sibling:
@@ -190,7 +183,8 @@ class Tally:
             self._other = other
         else:
             known.rise_to(max(known.last, other.last))
-            if known.seen >= max(run.seen, _LEAST_LIFE):
+            # After so many numbers it is the work, where the first one had fewer.
+            if known.seen >= max(run.seen, 20):
                 self._replace(run, known, former=True)
 
     def _replace(self, run: _Run, other: _Run, *, former: bool = False) -> None:

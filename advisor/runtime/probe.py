@@ -14,8 +14,6 @@ import os
 import sys
 import uuid
 
-_MULTIPROCESSOR_COUNT = 16
-_MPS_ENABLED = 133
 _HIP_MULTIPROCESSOR_COUNT = 63
 
 
@@ -51,8 +49,8 @@ def _gpu(cuda: ctypes.CDLL, index: int) -> dict[str, object]:
     _call(cuda, "cuDeviceGetUuid_v2", raw, device)
     return {
         "uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}",
-        "units": _attribute(cuda, _MULTIPROCESSOR_COUNT, device),
-        "mps": bool(_attribute(cuda, _MPS_ENABLED, device)),
+        "units": _attribute(cuda, 16, device),  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        "mps": bool(_attribute(cuda, 133, device)),  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
         "free_mib": _free_mib(cuda, device)
         if "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" in os.environ
         else None,

@@ -110,8 +110,6 @@ MPS_SERVER = "nvidia-cuda-mps"
 """Beginning of the name of an MPS server; the kernel keeps 15 characters of it."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_EXEC_S = 1
-"""Longest time that exec may take; a process without variables counts as hiding them then."""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float = 0.02) -> bool:
@@ -223,8 +221,8 @@ def lacking(pids: Iterable[int], wanted: Mapping[str, str]) -> list[int]:
 
 def _lacks(pid: int, wanted: Mapping[str, str]) -> bool:
     # In the middle of exec a process shows no variables for an instant; one that has just ended
-    # shows none for good.
-    wait_until(lambda: bool(environment_of(pid)) or owner_of(pid) is None, _EXEC_S, poll_s=0.001)
+    # shows none for good. After 1 s of exec it counts as hiding them.
+    wait_until(lambda: bool(environment_of(pid)) or owner_of(pid) is None, 1, poll_s=0.001)
     return not wanted.items() <= environment_of(pid).items() and owner_of(pid) is not None
 
 

@@ -88,16 +88,8 @@ _BYTES_PER_S = re.compile(r"\d\s?[kKMGT]?i?B/s")
 ACCESS_LOG = r'"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S+(?: HTTP/[\d.]+)?" (?:- )?\d{3}\b'
 """Lines of uvicorn, gunicorn, nginx, Apache and most others for one request each."""
 
-LONGEST_LINE = 2000
-"""Characters of a line that are looked at; log lines that tell progress are shorter."""
-
 _MOST_COLUMNS, _MOST_BETWEEN = 40, 8
-_MOST_PLACES = 3000
 _ENOUGH_MOVES = 5
-_QUIET_PART = 0.25
-_CALM_S = 5.0
-_OUT_OF_STEP = 8
-"""Steps by which ranks of one job that write the same lines may be apart."""
 
 _INTERVALS = 3
 
@@ -162,7 +154,8 @@ class _Candidate:
             self.rises.append(rise)
         elif number <= max(1.0, 2 * step, self.lowest):
             self.restarts += 1
-        elif -rise <= _OUT_OF_STEP * step and number > self.last / 2:
+        # Ranks of one job that write the same lines may be eight steps apart.
+        elif -rise <= 8 * step and number > self.last / 2:
             return
         else:
             self.wrong += 1
@@ -191,8 +184,7 @@ class _Candidate:
 
     def is_alive(self, now_s: float, looked_s: float) -> bool:
         """Whether it still counts at the end of the look."""
-        patience_s = max(_INTERVALS * self.interval_s, _QUIET_PART * looked_s)
-        return now_s - self.moved_s <= patience_s
+        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, 0.25 * looked_s)
 
     def is_moving(self, now_s: float) -> bool:
         """Whether it counts at this moment."""
@@ -213,7 +205,7 @@ class LogNumbers:
         """Take lines that were written at this time; `busy`: the GPU computes."""
         self._begun_s = at_s if self._begun_s is None else self._begun_s
         for line in lines:
-            self._add(line[-LONGEST_LINE:], at_s, busy=busy)
+            self._add(line[-2000:], at_s, busy=busy)  # lines that tell progress are shorter
 
     def _add(self, line: str, at_s: float, *, busy: bool) -> None:
         if re.search(ACCESS_LOG, line):
@@ -229,7 +221,7 @@ class LogNumbers:
             self._prepared_s = at_s
 
     def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
-        if place.pattern not in self._candidates and len(self._candidates) >= _MOST_PLACES:
+        if place.pattern not in self._candidates and len(self._candidates) >= 3000:
             return
         found = self._candidates.setdefault(place.pattern, _Candidate(place))
         found.add(number, at_s, line.strip(), busy=busy)
@@ -326,7 +318,7 @@ class LogNumbers:
 
     def is_preparing(self, now_s: float) -> bool:
         """Whether downloads, weights, data or checks were told of within the last seconds."""
-        return now_s - self._prepared_s < _CALM_S
+        return now_s - self._prepared_s < 5
 
     @property
     def is_seen(self) -> bool:
@@ -422,8 +414,7 @@ def _fraction(match: re.Match[str], right: str) -> str:
 
 def _from_start(left: str) -> str:
     """The pattern of what is left of a number that no word names."""
-    skipped = len(re.findall(_TOKEN, left))
-    if "\0" in left or skipped > _MOST_COLUMNS:
+    if "\0" in left or len(re.findall(_TOKEN, left)) > _MOST_COLUMNS:
         return ""
     return "^" + _passing(r"\D" if re.search("[A-Za-z]", left) else r"[^\dA-Za-z]", left)
 
@@ -483,13 +474,7 @@ GATE_S = 3.0
 PATTERN_S = 60.0
 """After so long a pattern that matches no line of an output that counts is a wrong one."""
 
-MOST_LINES = 2000
-"""Newest lines of a look that are searched; a job that floods its output says no more in others."""
-
 _COUNTS = "advisor.callbacks"
-
-LAST_LINES = 3
-"""Of the output, shown where nothing was found in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,8 +642,9 @@ class _Look:
     def _read(self, now_s: float, *, busy: bool) -> None:
         with contextlib.suppress(JobError):  # a flood, of which the newest lines are enough
             lines = [plain(line) for line in self._output.read()]
-            self._numbers.add(lines[-MOST_LINES:], now_s, busy=busy)
-            self._last_lines = [*self._last_lines, *filter(str.strip, lines)][-LAST_LINES:]
+            # The newest 2,000 lines of a look: a job that floods its output says no more in others.
+            self._numbers.add(lines[-2000:], now_s, busy=busy)
+            self._last_lines = [*self._last_lines, *filter(str.strip, lines)][-3:]
 
     def _ask(self) -> None:
         pids = [self._job.pid, *descendants(self._job.pid)]

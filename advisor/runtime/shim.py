@@ -27,9 +27,6 @@ from typing import TypedDict
 HEAD_BYTES = 64 * 1024
 """What is kept of the beginning of the output, in `output.log.head`, when it is written over."""
 
-ORPHAN_S = 3.0
-"""How long the guard of a supervisor that is gone may take before everybody is ended here."""
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 _CHUNK = 65536
@@ -140,7 +137,8 @@ class _Shim:
         if b"k" in words:
             self._end_s = time.monotonic()
         elif not words and self._end_s is None:
-            self._end_s = time.monotonic() + ORPHAN_S
+            # The guard of a supervisor that is gone may take 3 s before everybody is ended here.
+            self._end_s = time.monotonic() + 3
         return bool(words)
 
     def _kill(self) -> None:

@@ -21,12 +21,6 @@ from advisor.progress import Progress
 from advisor.scrape.fetch import address_of, answers, fetch
 from advisor.scrape.page import PageMirror, Reading, parse_selector, read_page
 
-_INTERVAL_S = 0.25
-_TELL_AGAIN_S = 10.0
-
-_GAP_S = 2.0
-"""A page that was read before may be missing so long, s, before its count is given up."""
-
 
 def main(words: list[str]) -> int:
     """Run the command that `words` name; its exit code, or 1 where it cannot be counted."""
@@ -77,7 +71,7 @@ class Scraper:
             self._mirror.take(self._reading())
         except Exception as error:  # noqa: BLE001 - nothing on a page may end the server
             # A server that starts has no page yet; one that restarts its worker soon has it again.
-            may_come = self._read_s is None or now_s - self._read_s <= _GAP_S
+            may_come = self._read_s is None or now_s - self._read_s <= 2
             if not (isinstance(error, SourceError) and may_come):
                 self._progress.uncounted(str(error))
             self._tell(str(error), now_s)
@@ -95,7 +89,7 @@ class Scraper:
             raise
 
     def _tell(self, what: str, now_s: float) -> None:
-        if what != self._told or now_s - self._told_s >= _TELL_AGAIN_S:
+        if what != self._told or now_s - self._told_s >= 10:
             self._told, self._told_s = what, now_s
             _say(f"not counted now: {what}")
 
@@ -105,7 +99,7 @@ def _watch(server: subprocess.Popen[bytes], scraper: Scraper) -> int:
         now_s = time.monotonic()
         scraper.look(now_s)
         with suppress(subprocess.TimeoutExpired):
-            server.wait(max(now_s + _INTERVAL_S - time.monotonic(), 0))
+            server.wait(max(now_s + 0.25 - time.monotonic(), 0))
     status = server.wait()
     return status if status >= 0 else 128 - status
 

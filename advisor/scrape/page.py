@@ -22,9 +22,6 @@ _LONGEST_LINE = 16 * 2**10
 LARGEST_COUNT = 2.0**53
 """Beyond it a float does not tell two counts apart."""
 
-_MOST_SERIES = 10_000
-"""So many label sets are remembered, where a server shows others with each page."""
-
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
 """By the end of a histogram's name; seconds are what Prometheus asks for."""
 
@@ -72,7 +69,7 @@ class SeriesTotal:
             before = self._last.get(series, 0.0)
             self.total += now - before if now >= before else now
             self._last[series] = now
-        if len(self._last) > _MOST_SERIES:
+        if len(self._last) > 10_000:  # a server may show others each time
             self._last = {**counts}
         return self.total
 

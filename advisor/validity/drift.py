@@ -15,12 +15,12 @@ takes.
 import itertools
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from advisor.core.objectives import NORMAL_90, Interval
+from advisor.core.records import grouped
 from advisor.wire.answers import DriftedJob, DriftQuantity
 
 
@@ -61,10 +61,10 @@ class Compared:
 
 def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
     """The quantities that drift, by job, GPU model, card and quantity; values in any order."""
-    series: defaultdict[tuple[str, str, str, DriftQuantity], list[Compared]] = defaultdict(list)
-    for one in compared:
-        if one.observed > 0 and one.expected.value > 0:
-            series[one.job, one.gpu_model, one.gpu_uuid or "", one.quantity].append(one)
+    series = grouped(
+        (one for one in compared if one.observed > 0 and one.expected.value > 0),
+        lambda one: (one.job, one.gpu_model, one.gpu_uuid or "", one.quantity),
+    )
     in_time = (sorted(series[key], key=lambda one: one.at) for key in sorted(series))
     return tuple(drift for values in in_time if (drift := _drift(values)))
 

@@ -108,8 +108,7 @@ class Safety:
         """Counts at which the job must not run."""
         if self.units_total is None:
             return frozenset()
-        by_host = self.host.unsafe if self.host else ()
-        return (frozenset(by_host) - self.right) | self.wrong
+        return (frozenset(self.host.unsafe if self.host else ()) - self.right) | self.wrong
 
     @functools.cached_property
     def allowed(self) -> tuple[int, ...]:
@@ -287,8 +286,7 @@ def safe_splits(
     None where there is no safe split at all. A share whose count stays as it is keeps its
     percentage. For `mirrored` see `safe_counts`.
     """
-    known = _known(safeties)
-    if known.units_total is None or not any(s.unsafe for s in safeties):
+    if _known(safeties).units_total is None or not any(s.unsafe for s in safeties):
         return tuple(wanted)
     return tuple(_safe_split(split, safeties, mirrored=mirrored) for split in wanted)
 

@@ -19,9 +19,6 @@ from advisor.wire.power import Measurement
 
 Response = Literal["mean", "exponential"]
 
-FORGOTTEN_AFTER = 5.0
-"""Time constants after which less than 1 % of a reading is of what was before."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerChannel:
@@ -143,7 +140,8 @@ class SensorRecords:
 
 def memory_s(response: Response, window_s: float) -> float:
     """How far back a reading looks, from the end of its delay on."""
-    return window_s if response == "mean" else FORGOTTEN_AFTER * window_s / 2
+    # After five time constants less than 1 % of a reading is of what was before.
+    return window_s if response == "mean" else 5 * window_s / 2
 
 
 def record_for(

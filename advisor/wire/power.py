@@ -222,12 +222,6 @@ FEATURES = (
 )  # fmt: skip
 """The numbers of a fingerprint, those of both operands with their letter; each from 0 to 1."""
 
-MOST_OPERANDS = 2000
-"""Characters of operands."""
-
-MOST_INPUTS = 64
-"""Products of one request."""
-
 MatrixSide: TypeAlias = Annotated[int, Bounds(ge=1, le=2**31 - 1)]
 Fraction: TypeAlias = Annotated[float, Bounds(ge=0, le=1)]
 
@@ -325,7 +319,7 @@ class InputAsked:
         gpu_model: None: the one that was measured.
     """
 
-    operands: Annotated[str, Bounds(min_length=1, max_length=MOST_OPERANDS)] | None = None
+    operands: Annotated[str, Bounds(min_length=1, max_length=2000)] | None = None
     features: Mapping[str, Fraction] | None = None
     shape: tuple[MatrixSide, MatrixSide, MatrixSide]
     dtype: Annotated[str, Bounds(pattern=r"^[a-z0-9_]{1,20}$")]
@@ -337,7 +331,7 @@ class InputAsked:
 class InputPowerRequest:
     """Products whose power is asked for."""
 
-    inputs: Annotated[tuple[InputAsked, ...], Bounds(min_length=1, max_length=MOST_INPUTS)]
+    inputs: Annotated[tuple[InputAsked, ...], Bounds(min_length=1, max_length=64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,6 @@ VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
-_OF_SCHEMAS = ("ge", "gt", "le", "pattern", "min_length", "max_length")
-
 _FEW = 10
 """Of a longer list only the first fault is looked for."""
 
@@ -60,7 +58,10 @@ class Bounds:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         schema = handler(source)
-        given = {name: getattr(self, name) for name in _OF_SCHEMAS}
+        given = {
+            name: getattr(self, name)
+            for name in ("ge", "gt", "le", "pattern", "min_length", "max_length")
+        }
         schema |= {name: value for name, value in given.items() if value is not None}
         if schema["type"] == "tuple" and (self.max_length or 0) > _FEW:
             schema["fail_fast"] = True
@@ -112,9 +113,6 @@ Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 
 MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
-
-MOST_REQUESTS = 1000
-"""Recommendations of one batch."""
 
 MOST_CROSSED = 80
 """Jobs of which all pairs are told: 3,240 of them, which take some ten seconds the first time."""
@@ -371,9 +369,7 @@ class BatchRequest:
         requests: Each as the body of a single one.
     """
 
-    requests: Annotated[
-        tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=MOST_REQUESTS)
-    ]
+    requests: Annotated[tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=1000)]
 
 
 def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
@@ -534,9 +530,6 @@ def check_join(asked: LaunchRequest) -> None:
 MOST_TYPES = 200
 """Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
 
-MOST_SEARCH_S = 60.0
-SEARCH_S = 10.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest(SharingRequest):
@@ -561,7 +554,7 @@ class PlacementRequest(SharingRequest):
     gpu_uuid: GpuUuid | None = None
     host_cores: Cores | None = None
     deadline_s: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
-    time_limit_s: Annotated[float, Bounds(ge=0, le=MOST_SEARCH_S)] = SEARCH_S
+    time_limit_s: Annotated[float, Bounds(ge=0, le=60.0)] = 10.0
 
     @property
     def types(self) -> list[str]:

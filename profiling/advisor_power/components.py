@@ -288,8 +288,7 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
 
 def trusted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """Those with a power that passed every cross-check, among them right results."""
-    flagged = with_solo_flags(points)
-    return [p for p in flagged if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
+    return [p for p in with_solo_flags(points) if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
 
 
 def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -647,8 +646,7 @@ def _split_parts(
     why_unknown = _why_unknown(known, power_w, loss_mhz, basis, unlike=unlike)
     of_jobs = None if why_unknown else causes(known.weights, alone)
     causes_mhz = of_jobs and tuple(part.times(loss_mhz) for part in of_jobs)
-    names = [profile.job for profile in known.profiles]
-    shown = zip(names, causes_mhz or (), strict=False)
+    shown = zip([profile.job for profile in known.profiles], causes_mhz or (), strict=False)
     told = " and ".join(f"{name} causes {cause.value:.0f}" for name, cause in shown)
     return SplitParts(
         split=str(split),

@@ -178,8 +178,7 @@ def input_section(results: Sequence[InputPower]) -> _Section:
         for r in results
     ]
     table = TextTable("Measured data", ("W", "of reference", "pJ", "flags", "data"), rows)
-    title = f"Input: {one.case.dtype} on {where.gpu_model}{limit}"
-    return _Section(title, [note], [table])
+    return _Section(f"Input: {one.case.dtype} on {where.gpu_model}{limit}", [note], [table])
 
 
 def parts_section(number: int, found: FoundComponents) -> _Section:

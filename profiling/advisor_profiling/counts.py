@@ -266,8 +266,7 @@ def _computed(
                     place.backend.check_alive()
                     yield units, str(error)
             for units, (process, begun_s) in [*running.items()]:
-                late = time.monotonic() - begun_s > LONGEST_S
-                if late or process.exit_code is not None:
+                if time.monotonic() - begun_s > LONGEST_S or process.exit_code is not None:
                     del running[units]
                     yield units, _answer(process, units, operations)
             time.sleep(_POLL_S)

@@ -62,14 +62,9 @@ def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
         yield missing(check, error)
 
 
-LEAST_CORE_SPEED = 0.85
-"""Least speed of a core, as a part of the fastest one's: a slower one is disturbed, and changes the
-rate of a launch-bound job by as much."""
-
-
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    host = [*_host(settings), *examine_extras(lacking())]
+    host = [*_host(settings), *_examine_extras(lacking())]
     mps = [*_found("mps", _mps_binary(settings))]
     try:
         found = gpus()
@@ -84,7 +79,7 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     return [*host, *_found("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
-def examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
+def _examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Which optional parts are installed; those that are not may never be wanted on this host."""
     if not without:
         return []
@@ -105,7 +100,8 @@ def _host(settings: Settings) -> Iterator[Finding]:
     part = speeds[slowest] / max(speeds.values())
     text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
     fix = "something else uses the host's cores: measure launch-bound jobs when it is gone"
-    yield _ok_if(part >= LEAST_CORE_SPEED, "core-speed", text, fix)
+    # A slower core is disturbed, and changes the rate of a launch-bound job by as much.
+    yield _ok_if(part >= 0.85, "core-speed", text, fix)
     before_s, begun_s = cpu_steal_s(), time.monotonic()
     time.sleep(0.5)
     share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)

@@ -178,9 +178,7 @@ def nothing_to_do_text(windows: int, to_measure: int, *, dry_run: bool) -> str |
     """Why a campaign took nothing at all; None where it was to take something."""
     if windows and not to_measure:
         return f"all {windows} windows were measured before"
-    if dry_run:
-        return "dry run: nothing was measured"
-    return None
+    return "dry run: nothing was measured" if dry_run else None
 
 
 def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) -> str | None:
@@ -300,8 +298,7 @@ def set_table(results: Sequence[SetResult]) -> Table:
 
 def sharing_text(result: SetResult) -> str:
     """How the jobs share the GPU: `limits` where one of them has one."""
-    limits = any(part.share_percent != WHOLE for part in result.parts)
-    return "limits" if limits else result.mode
+    return "limits" if any(part.share_percent != WHOLE for part in result.parts) else result.mode
 
 
 def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:

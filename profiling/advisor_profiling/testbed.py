@@ -248,8 +248,7 @@ def live_testbed(
         ):
             folder = open_home(settings.home, "logs", run)
             phase_lock = PhaseLock(settings.lock_dir)
-            base = settings.job_environment()
-            yield LiveTestbed(backend, source, base, folder, phase_lock, jobs)
+            yield LiveTestbed(backend, source, settings.job_environment(), folder, phase_lock, jobs)
     finally:
         # It kept itself to one core; jobs of the next testbed would share that.
         pin([os.getpid()], cores)

@@ -150,7 +150,7 @@ def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | 
     return math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s
 
 
-def is_flat(
+def _is_flat(
     power: _Readings, of_jobs: Sequence[_Readings], view: tuple[float, float], flat: float
 ) -> bool:
     """Whether power and every rate are alike in both halves of a view.
@@ -549,7 +549,7 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
         if begins:
             continue
         events = [steps.events for steps in log.steps]
-        settled = is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
+        settled = _is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
         patience_s = max(
             (
                 _patience_s([(at_s, of_jobs[slot]) for at_s, of_jobs in answers], rate, rules)
@@ -818,7 +818,11 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         "noisy-rate": any(
             _noisy(
                 MeanEstimate(part.rate or 0.0, part.rate_stderr),
-                max(target, _by_chance(part.offered_rate, window.window_s)),
+                # What arrives at random (Poisson) is no noise of a job. Half as much more is
+                # allowed, since a standard error is only estimated.
+                max(target, 1.5 / math.sqrt(part.offered_rate * window.window_s))
+                if part.offered_rate
+                else target,
             )
             for part in result.parts
         ),
@@ -882,14 +886,6 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
 
 def _noisy(estimate: MeanEstimate, target: float) -> bool:
     return estimate.relative is None or estimate.relative > target
-
-
-def _by_chance(offered_rate: float | None, window_s: float) -> float:
-    """Relative spread of what arrives at random in a window (Poisson), which is no noise of a job.
-
-    Half as much more is allowed, since a standard error is only estimated.
-    """
-    return 1.5 / math.sqrt(offered_rate * window_s) if offered_rate else 0.0
 
 
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:

@@ -59,15 +59,6 @@ def random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str)
     return np.frombuffer(random.bytes(size), dtype=number).reshape(shape)
 
 
-def _change_bits(
-    matrix: Matrix, dtype: str, name: str, random: np.random.Generator, *arguments: Any
-) -> Matrix:
-    """A matrix after `flip`, `randomize` or `clear`."""
-    bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
-    changed: Any = _CHANGES[name](random, bits, width(dtype), *arguments)
-    return changed.view(STORAGE[dtype][0])
-
-
 def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matrix:
     """Different bits of each element: Knuth, volume 2, section 3.4.2, algorithm S."""
     flipped = bits.copy()
@@ -130,8 +121,7 @@ def _sort(_: np.random.Generator, values: Float32s, order: str, fraction: float)
     lines = values if order == "within-rows" else values.reshape(1, -1)
     count = int(fraction * lines.shape[1])
     ranks = np.argsort(lines, axis=1, kind="stable")
-    rest = np.sort(ranks[:, count:], axis=1)
-    taken = np.concatenate([ranks[:, :count], rest], axis=1)
+    taken = np.concatenate([ranks[:, :count], np.sort(ranks[:, count:], axis=1)], axis=1)
     return np.take_along_axis(lines, taken, axis=1).reshape(values.shape)
 
 
@@ -314,7 +304,9 @@ def fill(
     matrix, saturated = _numbers(operand.source, shape, dtype, first, steps)
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
-            matrix = _change_bits(matrix, dtype, call.name, random, *call.values)
+            bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
+            changed: Any = _CHANGES[call.name](random, bits, width(dtype), *call.values)
+            matrix = changed.view(STORAGE[dtype][0])
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
 
@@ -373,7 +365,6 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
 
 _STRETCH = 512  # neighbouring elements of a line, along the contraction
 _ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
-_COUNTED = 1 << 15  # elements whose different values are counted: that takes the longest
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
 """Bits behind the leading one."""
 
@@ -523,7 +514,7 @@ def features_of(found: Fingerprint) -> dict[str, float]:
 def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
     bits, others = _bits(lines, dtype), _bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
-    counted = bits.ravel()[:_COUNTED]
+    counted = bits.ravel()[: 1 << 15]  # counting takes the longest
     return OperandPrint(
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),

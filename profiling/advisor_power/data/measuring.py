@@ -57,9 +57,6 @@ from advisor_profiling.window import (
 ProductShape: TypeAlias = tuple[int, int, int]
 """m, n, k: A is m by k, B is k by n."""
 
-_MULTIPLES = {"fp8": 16, "int8": 8}
-"""Of n and k; of m as well where it is fp8. The library refuses other sizes of these types."""
-
 _INT8_LEAST_M = 17
 
 
@@ -118,7 +115,8 @@ def parse_shape(text: str) -> ProductShape:
 
 def _check_shape(shape: ProductShape, dtype: str) -> None:
     m, n, k = shape
-    multiple = _MULTIPLES.get(dtype, 1)
+    # The library refuses other sizes of these types: of n and k; of m as well where it is fp8.
+    multiple = {"fp8": 16, "int8": 8}.get(dtype, 1)
     sizes = (m, n, k) if dtype == "fp8" else (n, k)
     odd = [size for size in sizes if size % multiple]
     if odd:
@@ -460,8 +458,7 @@ def filling(folder: Path) -> Generator[_Fill]:
     def fill(cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
         waiting: list[tuple[InputCase, Future[Matrices]]] = []
         for case in cases:
-            stem = folder / str(next(numbers))
-            waiting.append((case, pool.submit(fill_case, case, stem)))
+            waiting.append((case, pool.submit(fill_case, case, folder / str(next(numbers)))))
             if len(waiting) > count:
                 yield waiting.pop(0)
         yield from waiting

@@ -44,5 +44,4 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
     from advisor_power.data.fill import pinned, product_fingerprint
     from advisor_power.data.language import parse_operands
 
-    operands = pinned(parse_operands(data.data))
-    return product_fingerprint(operands, (SIDE, SIDE, SIDE), data.dtype)
+    return product_fingerprint(pinned(parse_operands(data.data)), (SIDE, SIDE, SIDE), data.dtype)

@@ -319,7 +319,6 @@ _OUTSIDE = 0.02  # how far beyond all that was measured a feature is unlike it
 _MOST_FILLED = 1 << 27  # elements of all matrices of one request: four products of 4096 cubed
 _SENT_ELEMENTS = SIDE * SIDE  # of one matrix of a request
 ROWS = 4096  # of random numbers that a matrix of a file is multiplied with
-_SAMPLED = 128  # of these rows are filled: a fingerprint is a mean over a sample
 
 _RETRAIN = (
     "make one: advisor power train; without a folder of its own the home has the one that comes "
@@ -441,8 +440,7 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     first = [own]
     if gpu_model is not None:
         try:
-            cards = _read_input_manifest(own).known.cards
-            is_of = gpu_model in {card.gpu_model for card in cards}
+            is_of = gpu_model in {card.gpu_model for card in _read_input_manifest(own).known.cards}
         except ModelError:
             is_of = True  # loading a damaged model raises; another one does not replace it
         named = bundled_folder(gpu_model)
@@ -711,7 +709,8 @@ def tensor_powers(
             yield TensorPower(tensor, found, why_not=f"products do not compute in {dtype}")
         else:
             source = parse_operands("normal(0,32)" if dtype == "int8" else "normal(0,1)").a
-            drawn = fill(source, (_SAMPLED, matrix.shape[1]), dtype, seed=0, side="a").matrix
+            # 128 of `ROWS` are filled: a fingerprint is a mean over a sample.
+            drawn = fill(source, (128, matrix.shape[1]), dtype, seed=0, side="a").matrix
             features = features_of(fingerprint(drawn, matrix.T, dtype))
             shape = (ROWS, *matrix.shape)
             asked = InputAsked(

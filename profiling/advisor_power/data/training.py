@@ -408,8 +408,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
     """
     points, by_type = trained.points, _by_type(trained.points)
     asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in by_type.items()}
-    trees = trees_files(trained.model.trees, asked)
-    contents = {**trees, POINTS: input_points_text(points)}
+    contents = {**trees_files(trained.model.trees, asked), POINTS: input_points_text(points)}
     newest = max(datetime.fromisoformat(p.measured_at) for p in points).astimezone(UTC)
     unnamed = InputManifest(
         schema=SCHEMA,

@@ -292,7 +292,7 @@ STEADY_WITHIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class SspSearch:
+class _SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Attributes:
@@ -324,7 +324,7 @@ def shortest_run(execution_s: float, window_s: float) -> int:
     return max(4, math.ceil(3 * window_s / execution_s))
 
 
-def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> SspSearch:
+def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> _SspSearch:
     """Double the length of runs until two neighbours agree, or halve it for as long as they do.
 
     Args:
@@ -345,13 +345,13 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
     while not agree(length, 2 * length):
         length *= 2
         if 2 * length > most:
-            return SspSearch(None, tuple(tried.items()))
+            return _SspSearch(None, tuple(tried.items()))
     while length == start or length < start:
         shorter = length // 2
         if shorter < least or not agree(shorter, length):
             break
         length = start = shorter
-    return SspSearch(length, tuple(tried.items()))
+    return _SspSearch(length, tuple(tried.items()))
 
 
 STRETCH_S = 2.0
@@ -405,7 +405,7 @@ LOOKED_AT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunLengths:
+class _RunLengths:
     """How long a run is, found before the blocks.
 
     Attributes:
@@ -428,7 +428,7 @@ def analyse(
     wanted: WantedKernel,
     gpu: Gpu,
     ready: KernelReady,
-    found: RunLengths,
+    found: _RunLengths,
     seconds: float,
 ) -> KernelReport:
     """The report of an operation, from blocks of long and short runs that took so many seconds.
@@ -617,7 +617,6 @@ _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady sta
 
 _LEAST_READINGS = 6
 _CERTAIN_WITHIN = STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
-_MOST_SEARCH_RUNS = 60  # for `_LEAST_READINGS` readings
 _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 
 _FRESH = "remove it, or measure again with --fresh"
@@ -643,7 +642,7 @@ class _Head:
     """First line of a file of runs."""
 
     conditions: _KernelConditions
-    found: RunLengths
+    found: _RunLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -707,15 +706,14 @@ def measure_operation(
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
-    seconds = time.monotonic() - begun
-    made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, seconds)
+    made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
 
 
 def _kept(
     lines: RecordLines[_Head | TraceBlock],
-) -> tuple[RunLengths | None, list[TraceBlock]]:
+) -> tuple[_RunLengths | None, list[TraceBlock]]:
     """Lengths and blocks that are in the file; None and none where there is nothing yet."""
     whole = lines.resume()
     if not whole:
@@ -729,22 +727,21 @@ def _kept(
 
 def _run_lengths(
     runner: _Runner, sensors: Sensors, wanted: WantedKernel, report: Report
-) -> RunLengths:
+) -> _RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
     execution_s, channel = runner.bench.ready.execution_s, sensors.channel
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
         run_s = channel.settle_s + LOOKED_AT_S + late_s
-        least = shortest_run(execution_s, channel.smear_s)
-        executions = max(least, math.ceil(run_s / execution_s))
-        return RunLengths(
+        executions = max(shortest_run(execution_s, channel.smear_s), math.ceil(run_s / execution_s))
+        return _RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
     report(Step("without a gap, for sensors that are slow", 1))
     stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
     search = _find_ssp(runner, report)
-    return RunLengths(
+    return _RunLengths(
         execution_s=execution_s,
         executions=search.executions or max(executions for executions, _ in search.tried),
         ssp_execution=search.executions,
@@ -752,7 +749,7 @@ def _run_lengths(
     )
 
 
-def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
+def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000)[0]
     if wanted.within_w is not None and wanted.runs is None:
@@ -769,8 +766,7 @@ def _plan(found: RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ker
 
 def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
     """Refuse an operation whose shortest runs are longer than any run may be."""
-    least_s = shortest_run(execution_s, channel.smear_s) * execution_s
-    if 2 * least_s > _LONGEST_RUN_S:
+    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
         raise InputError(
             f"one execution takes {execution_s * 1000:.4g} ms",
             why="a run is several of them, so that their power can be told to be steady; power of "
@@ -781,7 +777,7 @@ def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel)
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
-def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
+def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Raises:
@@ -793,7 +789,7 @@ def _find_ssp(runner: _Runner, report: Report) -> SspSearch:
     def end_power_w(executions: int) -> float:
         nonlocal runs_made
         powers: list[float] = []
-        for made in range(_MOST_SEARCH_RUNS):
+        for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
             run = runner.run(executions)
@@ -839,8 +835,7 @@ def _run_blocks(
         for _ in range(BLOCK_RUNS):
             runs.append(runner.run(length))
             made = number * BLOCK_RUNS + len(runs)
-            spent_s = time.monotonic() - begun
-            eta_s = (total - made) * spent_s / (made - before)
+            eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))
         block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
         keep(block)

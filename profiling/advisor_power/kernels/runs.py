@@ -212,8 +212,7 @@ def _moved(block: TraceBlock) -> bool:
 def _run_j(block: TraceBlock, idle_w: float) -> float:
     assert block.began is not None  # seen to in _moved
     assert block.ended is not None
-    busy_s = sum(run.length_s for run in block.runs)
-    idle_s = block.ended.at_s - block.began.at_s - busy_s
+    idle_s = block.ended.at_s - block.began.at_s - sum(run.length_s for run in block.runs)
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
 
 
@@ -498,11 +497,11 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
         )
     channel = record.channel("instant")
     if channel is None:
-        raise no_instant(gpu.model)
+        raise _no_instant(gpu.model)
     return Sensors(record, channel)
 
 
-def no_instant(model: str) -> SourceError:
+def _no_instant(model: str) -> SourceError:
     """What to say of a card whose power is only read as a mean over a second."""
     return SourceError(
         f"{model} has no instant power reading",
@@ -745,7 +744,7 @@ def open_kernel_bench(
             ready=KernelReady,
         ) as worker:
             if worker.source.name != "nvml":
-                raise no_instant(worker.gpu.model)
+                raise _no_instant(worker.gpu.model)
             with _polling(worker, settings) as (poller, polled):
                 yield LiveKernelBench(
                     worker=worker,

@@ -67,7 +67,7 @@ from advisor_power.sensor.trace import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelTimes:
+class _LevelTimes:
     """The stretches of time in which one level of power holds, as time spent in it so far.
 
     Attributes:
@@ -92,7 +92,7 @@ class LevelTimes:
 
 
 @lru_cache(64)  # neighbours in a search differ in their delay alone
-def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
+def _remembered_at_edges(level: _LevelTimes, constant_s: float) -> Floats:
     """Part of an exponential response that is of a level: before all, and at each edge."""
     shares = np.exp(-np.diff(level.times_s, prepend=level.times_s[0]) / constant_s).tolist()
     found = [0.0]
@@ -102,17 +102,17 @@ def _remembered_at_edges(level: LevelTimes, constant_s: float) -> Floats:
     return np.array(found)
 
 
-def level_times(spans: Sequence[SpanS]) -> LevelTimes:
+def level_times(spans: Sequence[SpanS]) -> _LevelTimes:
     """Stretches that follow each other and do not overlap; at least one."""
     edges = np.array(spans, dtype=np.float64).reshape(-1)
     lengths_s = np.diff(edges.reshape(-1, 2), axis=1)[:, 0]
     spent_s = np.repeat(np.cumsum(lengths_s), 2)
     spent_s[::2] -= lengths_s
-    return LevelTimes(edges, spent_s)
+    return _LevelTimes(edges, spent_s)
 
 
 def window_parts(
-    levels: Sequence[LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
+    levels: Sequence[_LevelTimes], ends_s: Floats, window_s: float, response: Response = "mean"
 ) -> Floats:
     """Part of a reading before each end (n,) that is of each level, (n, levels).
 
@@ -126,7 +126,7 @@ def window_parts(
     return np.stack(columns, axis=1)
 
 
-def training_levels(trace: Trace) -> list[LevelTimes]:
+def _training_levels(trace: Trace) -> list[_LevelTimes]:
     """Levels of all stages: idle, flat load, between bursts, bursts, off and on in waves.
 
     A burst does not reach the power of a long load, and a GPU between bursts draws more than an
@@ -142,11 +142,11 @@ def training_levels(trace: Trace) -> list[LevelTimes]:
         level_times(flat.on),
         level_times(_outside(bursts.on, split_s, ended_s)),
         level_times(bursts.on),
-        *(wave_levels(waves) if waves else ()),
+        *(_wave_levels(waves) if waves else ()),
     ]
 
 
-def wave_levels(stages: Sequence[RecordedStage]) -> list[LevelTimes]:
+def _wave_levels(stages: Sequence[RecordedStage]) -> list[_LevelTimes]:
     """Levels of stages that follow each other: off and on."""
     on = [span for stage in stages for span in stage.on]
     return [
@@ -178,9 +178,6 @@ _DELAYS = 9
 """Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
-_MOST_DELAY_S = 0.4
-_LEAST_DELAY_STEP_S = 0.006
-_SPREADS = (0.0, 0.7)  # of the window, from which steps begin
 
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
@@ -212,37 +209,41 @@ class Sample:
         return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
 
 
-def sample_of(readings: ReadingSeries, levels: Sequence[LevelTimes]) -> Sample:
+def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
     # A search looks at the ten neighbours of a place, most of them again after a step.
     known = lru_cache(32)(partial(_parts_of, readings.times_s, levels))
     return Sample(readings.values, known)
 
 
-def fit_window(sample: Sample) -> _WindowFit:
+def _fit_window(sample: Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
-    places = [Place("mean", w, d) for w in _WINDOWS_S for d in _delays(w)]
+    # Delays up to 0.4 s, in steps that a window of that length can tell apart.
+    places = [
+        Place("mean", window_s, float(delay_s))
+        for window_s in _WINDOWS_S
+        for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
+    ]
     _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
     starts = [
         Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
         for response in get_args(Response)
-        for part in _SPREADS
+        for part in (0.0, 0.7)  # of the window, from which steps begin
     ]
-    found = [refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
-    best = min(found, key=lambda fit: fit.cost)
-    return refine(sample, best.place, COARSE_S)
+    found = [_refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
+    return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
 
 
-def refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
+def _refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
-    (best,) = refine_each([sample], start, step_s, finest_s)
+    (best,) = _refine_each([sample], start, step_s, finest_s)
     return best
 
 
-def refine_each(
+def _refine_each(
     samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
 ) -> list[_WindowFit]:
-    """As `refine` of each sample; step by step, since parts of the same readings look alike."""
+    """As `_refine` of each sample; step by step, since parts of the same readings look alike."""
     fits = [at(sample, start) for sample in samples]
     while step_s >= finest_s:
         fits = [_down(sample, fit, step_s) for sample, fit in zip(samples, fits, strict=True)]
@@ -280,7 +281,7 @@ def at(sample: Sample, place: Place) -> _WindowFit:
     return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
-def _parts_of(times_s: Floats, levels: Sequence[LevelTimes], place: Place) -> Floats:
+def _parts_of(times_s: Floats, levels: Sequence[_LevelTimes], place: Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
     ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
@@ -356,29 +357,13 @@ def _possible(place: Place) -> bool:
     return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
 
 
-def _delays(window_s: float) -> list[float]:
-    step_s = max(_LEAST_DELAY_STEP_S, window_s / 4)
-    return [float(d) for d in np.arange(0, _MOST_DELAY_S, step_s)]
-
-
-_LEAST_CHANGES = 30  # of a reading: fewer do not show a period
-_MOST_DRIFT = 0.05  # relative difference of two parts of a recording: the period has changed
-_LEAST_REGULAR = 0.8  # part of all gaps that is near a whole number of periods
-_NEAR = 0.25
 _MOST_MISSED = 3
 
 _TENTHS = 10
-_MOST_SPREAD_MS = 2.0
-_MOST_RELATIVE_SPREAD = 0.02  # for windows of a second, in which a burst of 9 ms hardly shows
-_MOST_PREDICTION_ERROR = 0.03
-_MOST_SPREAD_OF_PERIOD = 0.5  # a delay anywhere within a period would explain nearly any reading
 
-_LONGEST_BETWEEN_LOOKS_S = 5.0
-_LONGEST_START_S = 3.0  # a process that starts on another GPU is listed on this one for so long
 _MOST_OF_ONE_THAT_INTEGRATES = 0.01
 _LEAST_OF_ONE_THAT_SAMPLES = 0.05
 _LEAST_PHASES = 10
-_LEAST_TICKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +376,7 @@ class _Period:
     @property
     def regular(self) -> bool:
         """Whether there is one period at all."""
-        return self.regular_share >= _LEAST_REGULAR
+        return self.regular_share >= 0.8  # of all gaps
 
 
 def period_of(times_s: Floats) -> _Period | None:
@@ -401,11 +386,11 @@ def period_of(times_s: Floats) -> _Period | None:
     median is one period as long as less than half of the updates show none.
     """
     gaps_s = np.diff(times_s)
-    if len(gaps_s) < _LEAST_CHANGES:
+    if len(gaps_s) < 30:  # fewer do not show a period
         return None
     first_s = float(np.median(gaps_s))
     steps = np.rint(gaps_s / first_s)
-    near = np.abs(gaps_s - steps * first_s) < _NEAR * first_s
+    near = np.abs(gaps_s - steps * first_s) < 0.25 * first_s
     used = near & (steps >= 1) & (steps <= _MOST_MISSED)
     # Longer gaps are stretches of the same value, which say nothing.
     judged = int(np.count_nonzero(gaps_s < (_MOST_MISSED + 0.5) * first_s))
@@ -444,12 +429,12 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)
-    levels = training_levels(trace)
-    place = fit_window(sample_of(used, levels)).place
+    levels = _training_levels(trace)
+    place = _fit_window(_sample_of(used, levels)).place
     if locked := trace.named(LOCKED_WAVE):
         used = joined((used, readings.between(locked[0].begun_s, locked[-1].ended_s)))
-    sample = sample_of(used, levels)
-    place = refine(sample, place, COARSE_S).place
+    sample = _sample_of(used, levels)
+    place = _refine(sample, place, COARSE_S).place
     flat_s = trace.named(FLAT)[0].on
     noise = noise_w(readings.between(flat_s[0][0] + place.settled_s, flat_s[-1][1]))
     if noise is None:
@@ -481,8 +466,7 @@ def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> fl
     """
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
-    fine_s = min(COARSE_S, place.window_s / 200)
-    fits = refine_each(rests, place, place.window_s / 8, fine_s)
+    fits = _refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
     windows_s = [found.place.window_s for found in fits]
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
@@ -494,26 +478,28 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
     seen = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
-    return prediction_error(sample_of(seen, wave_levels(waves)), place)
+    return prediction_error(_sample_of(seen, _wave_levels(waves)), place)
 
 
 def _why_not(
     first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
 ) -> str:
     later_s, off = (later or first).period_s, error or 0.0
-    spread_limit_ms = max(_MOST_SPREAD_MS, _MOST_RELATIVE_SPREAD * 1000 * place.window_s)
+    # 2 % for windows of a second, in which a burst of 9 ms hardly shows.
+    spread_limit_ms = max(2.0, 0.02 * 1000 * place.window_s)
     reasons = {
         f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
-        "the recording": abs(later_s / first.period_s - 1) > _MOST_DRIFT,
+        "the recording": abs(later_s / first.period_s - 1) > 0.05,
         f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its period of "
         f"{1000 * first.period_s:.0f} ms": (
-            place.spread_s > _MOST_SPREAD_OF_PERIOD * first.period_s
+            # A delay anywhere within a period would explain nearly any reading.
+            place.spread_s > 0.5 * first.period_s
         ),
         f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
             spread_ms > spread_limit_ms
         ),
         "no square waves were recorded to check it with": error is None,
-        f"square waves are predicted {100 * off:.1f} % wrong": off > _MOST_PREDICTION_ERROR,
+        f"square waves are predicted {100 * off:.1f} % wrong": off > 0.03,
     }
     return next((why for why, is_so in reasons.items() if is_so), "")
 
@@ -564,7 +550,8 @@ def faults(trace: Trace) -> tuple[str, ...]:
     reasons = sorted({reason for look in looks for reason in look.reasons})
     pids = frozenset[int]().union(*(look.processes for look in looks))
     seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
-    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > _LONGEST_START_S]
+    # A process that starts on another GPU is listed on this one for up to 3 s.
+    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > 3]
     looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {
@@ -572,7 +559,7 @@ def faults(trace: Trace) -> tuple[str, ...]:
         "the recording grew too large: a channel changes far more often than it may": trace.full,
         f"the card was throttled ({', '.join(reasons)})": bool(reasons),
         "another process computed on the GPU": len(stayed) > 1,
-        "the state of the card was not watched all the time": gap_s > _LONGEST_BETWEEN_LOOKS_S,
+        "the state of the card was not watched all the time": gap_s > 5,
     }
     return tuple(fault for fault, is_so in found.items() if is_so)
 
@@ -612,9 +599,7 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
 
 def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | None:
     seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
-    if seen is None or len(seen.values) < 3:
-        return None
-    return slope(seen.times_s, seen.values)
+    return slope(seen.times_s, seen.values) if seen and len(seen.values) >= 3 else None
 
 
 def _ratio(
@@ -624,9 +609,9 @@ def _ratio(
     if not wave.on:
         return None
     seen = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
-    if len(seen.values) < _LEAST_TICKS:
+    if len(seen.values) < 10:
         return None
-    spent = [level.until(seen.times_s) for level in wave_levels([wave])]
+    spent = [level.until(seen.times_s) for level in _wave_levels([wave])]
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
@@ -653,8 +638,7 @@ def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Ite
     if waves and len(waves[-1].on) > 1:
         wave = waves[-1]
         begun_s = max(wave.on[0][0], wave.begun_s + channel.settle_s)
-        period_s = wave.on[1][0] - wave.on[0][0]
-        shown = (begun_s, begun_s + 8 * period_s)
+        shown = (begun_s, begun_s + 8 * (wave.on[1][0] - wave.on[0][0]))
         yield from _curve("wave", (wave,), shown, channel, readings)
 
 
@@ -666,7 +650,7 @@ def _curve(
     readings: ReadingSeries,
 ) -> Iterator[SensorCurve]:
     """The stretch that is shown; nothing where too few readings tell the powers of the load."""
-    levels = wave_levels(stages)
+    levels = _wave_levels(stages)
     known = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
     seen = readings.between(*shown)
     if len(known.values) <= len(levels) or not len(seen.values):
@@ -683,7 +667,7 @@ def _curve(
     )
 
 
-def _parts(levels: Sequence[LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
+def _parts(levels: Sequence[_LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
     ends_s = times_s - channel.delay_ms / 1000
     return window_parts(levels, ends_s, channel.window_ms / 1000, channel.response)
 
@@ -748,8 +732,7 @@ def _counts(ticks: ReadingSeries, spans: Sequence[SpanS], instant: ReadingSeries
     begins_s = np.array([begun_s for begun_s, _ in spans])
     lengths_s = np.array([ended_s - begun_s for begun_s, ended_s in spans])
     joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)
-    idle_w = _newest(instant, begins_s)
-    return (joules - idle_w * (_COUNTED_S - lengths_s)) / lengths_s
+    return (joules - _newest(instant, begins_s) * (_COUNTED_S - lengths_s)) / lengths_s
 
 
 def _newest(series: ReadingSeries, times_s: Floats) -> Floats:

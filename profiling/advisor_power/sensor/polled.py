@@ -49,9 +49,6 @@ def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
         process.wait()
 
 
-_MOST_LINES = 200_000
-"""A recording of four minutes has about 15 000; a channel that flickers must not fill the disk."""
-
 _FIELDS = {
     INSTANT: (nvml.INSTANT, nvml.GPU),
     AVERAGE: (nvml.AVERAGE, nvml.GPU),
@@ -71,7 +68,8 @@ _FLUSH_S = 0.25
 class ChangedReadings:
     """Which readings are other than the one before, as lines; at most `most_lines` of them."""
 
-    def __init__(self, most_lines: float = _MOST_LINES) -> None:
+    # A recording of four minutes has about 15,000; a channel that flickers must not fill the disk.
+    def __init__(self, most_lines: float = 200_000) -> None:
         self._last: dict[str, float] = {}
         self._left = most_lines
 

@@ -641,8 +641,7 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        total = _windows_in([*blocks, *then(())])
-        task = _Task(conditions, testbed, store, reporter, total, pool)
+        task = _Task(conditions, testbed, store, reporter, _windows_in([*blocks, *then(())]), pool)
         for block in blocks:
             task.measure(block)
         rest = then(task.points)
@@ -700,8 +699,10 @@ class _Task:
             tried = [t for t in left if not self._retry_limit.verdict(t.jobs)]
             specs = [r for r in block.specs if any(r in t.specs for t in tried)]
             missing = self._start(specs)
-            if not alone:
-                self._count_jobs_that_never_start(missing)
+            # One failure for a job none of whose processes came up: its time-out is long.
+            for job in () if alone else {spec.job.name for spec in missing}:
+                if all(r in self._pool.errors for r in missing if r.job.name == job):
+                    self._retry_limit.failed((job,))
             asked_s = self._testbed.clock.now_s()
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - asked_s
@@ -752,12 +753,6 @@ class _Task:
             power_w = measure_idle(testbed.source, testbed.clock, self._conditions.rules)
         self._conditions = replace(self._conditions, active_idle_power_w=power_w)
 
-    def _count_jobs_that_never_start(self, missing: Sequence[ProcessSpec]) -> None:
-        """One failure for a job none of whose processes came up: its time-out is long."""
-        for job in {spec.job.name for spec in missing}:
-            if all(r in self._pool.errors for r in missing if r.job.name == job):
-                self._retry_limit.failed((job,))
-
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when processes must be started again."""
         for number, target in enumerate(targets, start=1):
@@ -779,10 +774,8 @@ class _Task:
                 for f in reversed(self._told)
                 if f.target.jobs == target.jobs
             )
-            last = next(reasons, "")
-            return JobError(verdict, why=last)
-        errors = (self._pool.errors.get(spec) for spec in target.specs)
-        return next(filter(None, errors), None)
+            return JobError(verdict, why=next(reasons, ""))
+        return next(filter(None, (self._pool.errors.get(spec) for spec in target.specs)), None)
 
     def _lost(self, target: Target) -> list[ProcessSpec]:
         """Processes that must be started again after a window failed."""
@@ -795,8 +788,7 @@ class _Task:
 
     def _fail(self, target: Target, error: AdvisorError) -> None:
         # Of the fix only the last line of the job's output, which is below the first: no paths.
-        last_lines = error.fix.splitlines()[1:][-1:]
-        reason = "; ".join(filter(None, (error.what, error.why, *last_lines)))
+        reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
         failure = Failure(target, str(error), reason, error)
         self.failures.append(failure)
         self._told.append(failure)
@@ -917,18 +909,15 @@ def _is_probed(target: Target) -> bool:
     return SHORT_KERNELS.name in target.jobs
 
 
-HOST_BOUND_WINDOWS = 3
-"""On the whole GPU, of a job that waits for its host: its rate moves by up to 30 % from one window
-to the next (docs/measurements/own/public/points.jsonl), and all its speeds are divided by it."""
-
-
 def _whole_again(job: Job, points: Iterable[Point]) -> list[Target]:
     """Further windows on the whole GPU of a gated job that waits for its host."""
     whole = [p for p in points if isinstance(p, SoloPoint) and p.share_percent == WHOLE]
     if not job.progress.gate or not any(CPU_BOUND in point.flags for point in whole):
         return []
     first = max(point.repeat for point in whole) + 1
-    return [solo(job, _FULL, n) for n in range(first, first + HOST_BOUND_WINDOWS - len(whole))]
+    # Three in all: its rate moves by up to 30 % from one to the next
+    # (docs/measurements/own/public/points.jsonl), and all its speeds are divided by it.
+    return [solo(job, _FULL, n) for n in range(first, first + 3 - len(whole))]
 
 
 def _probe_blocks(

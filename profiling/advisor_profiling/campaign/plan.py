@@ -134,7 +134,7 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     )
 
 
-def check_set_splits(splits: Iterable[SplitRequest], where: str) -> None:
+def _check_set_splits(splits: Iterable[SplitRequest], where: str) -> None:
     """Refuse splits for sets of jobs, whose limits stand behind their names.
 
     Raises:
@@ -310,11 +310,11 @@ def named(name: str, jobs: Mapping[str, Job]) -> Job:
         InputError: there is none.
     """
     if name not in jobs:
-        raise no_such_job(name, jobs)
+        raise _no_such_job(name, jobs)
     return jobs[name]
 
 
-def no_such_job(name: str, known: Collection[str]) -> InputError:
+def _no_such_job(name: str, known: Collection[str]) -> InputError:
     """The error for a name that no job has; it names the nearest."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)
     return InputError(
@@ -510,8 +510,7 @@ def expand(
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
         UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    past = _Past(plan.name, gpu, solo, counts)
-    found = dict.fromkeys(_windows(plan, jobs, past))
+    found = dict.fromkeys(_windows(plan, jobs, _Past(plan.name, gpu, solo, counts)))
     windows = [window for window in found if isinstance(window, tuple)]
     return PlannedWindows(
         mps=tuple(target for target, is_sliced in windows if not is_sliced),
@@ -685,7 +684,7 @@ def plan_from_options(
     named = tuple(_pair_option(text) for text in _words(pairs))
     jobs = "all" if among.strip() == "all" else _words(among)
     if sets.strip():
-        check_set_splits(every, "--splits")
+        _check_set_splits(every, "--splits")
         members = tuple(read_set(text, "--sets") for text in _words(sets))
         entry = PlanEntry(sets=members, splits=every, repeats=repeats)
         return _named(Plan("", (entry,), profiles=True), name, "sets")
@@ -755,22 +754,17 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
     }
     values = read.record(field, readers, required=("splits",))
     if "sets" in values:
-        return _sets_entry(field, values)
+        keys = read.entries(field)
+        for key in values.keys() - {"sets", "splits", "repeats"}:
+            raise keys[key].fault("has no meaning together with sets")
+        _check_set_splits(values["splits"], _where(keys["splits"]))
+        return PlanEntry(**values)
     if ("among" in values) == ("pairs" in values):
         got = "both" if "pairs" in values else "neither"
         raise field.fault(f"expected among or pairs, got {got}")
     for key in ("sample", "selves"):
         if key in values and "pairs" in values:
             raise read.entries(field)[key].fault("has a meaning only together with among")
-    return PlanEntry(**values)
-
-
-def _sets_entry(field: read.YamlField, values: dict[str, Any]) -> PlanEntry:
-    """An entry with `sets`."""
-    keys = read.entries(field)
-    for key in values.keys() - {"sets", "splits", "repeats"}:
-        raise keys[key].fault("has no meaning together with sets")
-    check_set_splits(values["splits"], _where(keys["splits"]))
     return PlanEntry(**values)
 
 
@@ -801,7 +795,7 @@ def _pair(field: read.YamlField, jobs: Collection[str]) -> PairNames:
 def _known(name: str, field: read.YamlField, jobs: Collection[str]) -> str:
     """The name itself; a fault of the field where no job has it."""
     if name not in jobs:
-        error = no_such_job(name, jobs)
+        error = _no_such_job(name, jobs)
         raise field.fault(error.what, error.fix)
     return name
 

@@ -132,8 +132,7 @@ class AmdSource:
         return next((float(heat_c) for heat_c in heats if heat_c is not None), None)
 
     def _clock_mhz(self, number: int) -> float | None:
-        kind = self._smi.clock_types[number]
-        return _number(self._read("amdsmi_get_clock_info", kind), "clk")
+        return _number(self._read("amdsmi_get_clock_info", self._smi.clock_types[number]), "clk")
 
     def _read(self, function: str, *arguments: Any) -> Any | None:
         return self._smi.reading(function, self._device, *arguments)

@@ -184,8 +184,7 @@ def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | Non
 
 def _value(answer: Any) -> float | None:
     # Any code but success is about this metric alone: what breaks the GPU fails the call.
-    available = answer.nvmlReturn == 0 and math.isfinite(answer.value)
-    return float(answer.value) if available else None
+    return float(answer.value) if answer.nvmlReturn == 0 and math.isfinite(answer.value) else None
 
 
 AVERAGE, INSTANT = 185, 186
@@ -351,8 +350,7 @@ class NvmlSource:
     def read(self, names: Collection[str]) -> Readings:
         """Means since `start_window` are GPM's, which are read last: it may have to wait."""
         alone = {name: self._readers[name](self._device) for name in names if name in self._readers}
-        power = self._power.read(names)
-        return dict.fromkeys(names) | alone | power | self._gpm.read(names)
+        return dict.fromkeys(names) | alone | self._power.read(names) | self._gpm.read(names)
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """From NVML's mask of clock event reasons; None where the GPU has none."""
@@ -367,9 +365,7 @@ class NvmlSource:
         NVML knows processes by their number outside of containers.
         """
         used = {p.pid: p.usedGpuMemory for p in _running(self._device) if p.pid in pids}
-        if not used or None in used.values():
-            return None
-        return sum(used.values()) / _MIB
+        return None if not used or None in used.values() else sum(used.values()) / _MIB
 
     def start_window(self) -> None:
         """Take the sample of GPM from which its means are."""
