@@ -703,6 +703,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
 
     worst = min(choices, key=lambda choice: choice.fraction)
     asked = [c for c in choices if c.missed is not None]
+    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
     return ChoiceFigures(
         choices=len(choices),
         pairs=len({c.jobs for c in choices}),
@@ -721,13 +722,8 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_percent=100 * worst.fraction,
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
-        over=_gains(choices),
+        over={name: _over(ratios) for name, ratios in over.items() if ratios},
     )
-
-
-def _gains(choices: Sequence[Choice]) -> dict[str, Over]:
-    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
-    return {name: _over(ratios) for name, ratios in over.items() if ratios}
 
 
 def _over(ratios: Sequence[float]) -> Over:

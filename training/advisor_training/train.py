@@ -558,15 +558,10 @@ def make_artefact(
     Raises:
         ModelError: its trees are not what scikit-learn says.
     """
-    asked = {name: flat(head.features) for name, head in made_from.rows.heads.items()}
-    files = trees_files(trained.regressors.by_head, asked)
-    return named(_manifest(made_from, trained, created_at), {**files, **more})
-
-
-def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
-    """All that is known of a model, but for its files and its name."""
     rows = made_from.rows
-    return Manifest(
+    asked = {name: flat(head.features) for name, head in rows.heads.items()}
+    files = trees_files(trained.regressors.by_head, asked)
+    manifest = Manifest(
         schema=SCHEMA,
         version="",
         learner="extra-trees",
@@ -584,6 +579,7 @@ def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) ->
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )
+    return named(manifest, {**files, **more})
 
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
