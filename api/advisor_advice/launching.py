@@ -299,7 +299,7 @@ def _parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
     return split
 
 
-def check_together(jobs: int) -> None:
+def _check_together(jobs: int) -> None:
     """Refuse more jobs than share a GPU, or fewer.
 
     Raises:
@@ -348,7 +348,7 @@ def check_arguments(request: LaunchRequest, settings: Settings) -> None:
 def _jobs_and_split(
     asked_jobs: Sequence[JobRequest], request: LaunchRequest, settings: Settings
 ) -> tuple[list[Job], Split | None]:
-    check_together(len(asked_jobs))
+    _check_together(len(asked_jobs))
     if request.share_percent is not None:
         raise InputError("a share is of a job that joins", fix="give a split, or the launch")
     jobs = [frozen(job.job, settings) for job in asked_jobs]

@@ -548,12 +548,12 @@ class AuditTotals:
 
         best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            host_set(team.jobs, self._set(team.key), saved[team.key])
+            _host_set(team.jobs, self._set(team.key), saved[team.key])
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 
-def host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
+def _host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
     """Jobs as one set, with what it saves."""
     split = "/".join(f"{share:g}" for share in one.shares)
     names = [job.known_as.partition(" (")[0] for job in jobs]
@@ -706,7 +706,7 @@ class Pages:
         return {gpu for n in range(self.groups) for gpu in _last(self.path(n, last))["mig"]}
 
 
-def pages_of(source: Source, folder: Path) -> Pages:
+def _pages_of(source: Source, folder: Path) -> Pages:
     """How a source is cut into pages."""
     count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
     edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
@@ -740,7 +740,7 @@ def read_all(
     site = SourceFacts(
         metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
     )
-    found = pages_of(source, folder)
+    found = _pages_of(source, folder)
     total = found.groups * len(found.pages)
     for group in range(found.groups):
         kept = _Kept()
@@ -889,7 +889,7 @@ def audit(
     slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
     every = max(1, round(span_s / slot_s / SAMPLE))
     walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
-    worlds = [*_told(worlds_of(walk, wanted), on_progress)]
+    worlds = [*_told(_worlds_of(walk, wanted), on_progress)]
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
@@ -950,14 +950,14 @@ def _packed(
 ) -> Walk:
     """Through all pages once more, slot by slot."""
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = walk_of(read, survey, wanted, walked)
+    walk = _walk_of(read, survey, wanted, walked)
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
     return walk
 
 
-def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
+def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
     Raises:
@@ -988,7 +988,7 @@ def _told(
         on_progress("drawing ranges", number, WORLDS)
 
 
-def worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
+def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
     """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
@@ -1135,7 +1135,7 @@ class HostWatch:
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
-        walk = walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
+        walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
         return HostSeen(
             at=now(),
@@ -1249,10 +1249,10 @@ def _at_half(profile: Profile) -> float:
 
 def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
     """Sets that save most first."""
-    worlds = worlds_of(walk, wanted)
+    worlds = _worlds_of(walk, wanted)
     saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
     found = [
-        host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
+        _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
         for jobs, key in walk.walked.teams
     ]
     return sorted(found, key=lambda one: -one.saved_w.value)

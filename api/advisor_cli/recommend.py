@@ -382,17 +382,18 @@ def _way_tail(way: Option) -> str:
     return f"{max(tails):.3g}" if tails and way.sharing != "exclusive" else "-"
 
 
-def _slowest(way: Option) -> float:
-    return 1.0 if way.sharing == "exclusive" else min(share.speed.value for share in way.jobs)
-
-
 _WAY_COLUMNS: Columns[Option] = (
     ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.split),
     ("W", lambda way: f"{way.power_w.value:.0f}"),
     ("saved: off", lambda way: percent(round(way.energy_saved.value, 2) or 0.0)),
     ("idle", lambda way: percent(round(way.energy_saved_idle.value, 2) or 0.0)),
     ("hours", lambda way: percent(round(way.gpu_time_saved.value, 2) or 0.0)),
-    ("slowest", lambda way: percent(_slowest(way))),
+    (
+        "slowest",
+        lambda way: percent(
+            1.0 if way.sharing == "exclusive" else min(job.speed.value for job in way.jobs)
+        ),
+    ),
     ("p99 ms", _way_tail),
     ("", lambda way: "not kept" if way.violations else ""),
 )

@@ -333,7 +333,7 @@ class TenantMeter(Generic[T]):
         )
 
 
-class GpuMeter:
+class _GpuMeter:
     """The energy of one GPU, and whose it is.
 
     Attributes:
@@ -509,7 +509,7 @@ class Room(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._clock = source, clock
-        self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
+        self.energy = _GpuMeter(source, daemon.gpu.units_total or 0)
         self._daemon, self._tenancy, self._references = daemon, tenancy, references
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
