@@ -706,17 +706,6 @@ class Pages:
         return {gpu for n in range(self.groups) for gpu in _last(self.path(n, last))["mig"]}
 
 
-def _pages_of(source: Source, folder: Path) -> Pages:
-    """How a source is cut into pages."""
-    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
-    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
-    return Pages(
-        folder=folder,
-        groups=len(source.groups),
-        pages=tuple(pairwise(edges)),
-    )
-
-
 def read_all(
     source: Source,
     within: str,
@@ -740,7 +729,9 @@ def read_all(
     site = SourceFacts(
         metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
     )
-    found = _pages_of(source, folder)
+    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
+    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
+    found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
     total = found.groups * len(found.pages)
     for group in range(found.groups):
         kept = _Kept()
@@ -888,7 +879,12 @@ def audit(
     # Shorter where little was read.
     slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
     every = max(1, round(span_s / slot_s / SAMPLE))
-    walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
+    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
+    walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
+    # Through all pages once more, slot by slot.
+    for page, (begin_s, end_s) in enumerate(pages.pages):
+        walk.page(pages.segments(page), begin_s, end_s)
+        on_progress("packing", page + 1, len(pages.pages))
     worlds = [*_told(_worlds_of(walk, wanted), on_progress)]
     totals = AuditTotals(
         survey=survey,
@@ -943,18 +939,6 @@ def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[
         hours.add_page(segments)
         on_progress("finding jobs", page + 1, len(pages.pages))
     return survey, hours
-
-
-def _packed(
-    pages: Pages, survey: Survey, wanted: Wanted, walked: Walked, on_progress: TellProgress
-) -> Walk:
-    """Through all pages once more, slot by slot."""
-    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = _walk_of(read, survey, wanted, walked)
-    for page, (begin_s, end_s) in enumerate(pages.pages):
-        walk.page(pages.segments(page), begin_s, end_s)
-        on_progress("packing", page + 1, len(pages.pages))
-    return walk
 
 
 def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:

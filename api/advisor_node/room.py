@@ -527,7 +527,12 @@ class Room(Generic[T]):
 
     def look(self, tenants: Sequence[T]) -> list[Observation]:
         """Look at everything once; gives what has come to its end."""
-        present = self._take_in(tenants)
+        present = frozenset(tenant.uid for tenant in tenants)
+        for tenant in tenants:
+            self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
+        for meter in self.living:
+            if meter.tenant.uid not in present:
+                meter.tenant = self._tenancy.gone(meter.tenant)
         # Before all else: to prove a limit takes seconds, and so may a daemon that is asked.
         (progress, drawn), now = timed(
             lambda: (
@@ -563,15 +568,6 @@ class Room(Generic[T]):
         """Let go of the driver."""
         if self._source is not None:
             self._source.close()
-
-    def _take_in(self, tenants: Sequence[T]) -> frozenset[str]:
-        present = frozenset(tenant.uid for tenant in tenants)
-        for tenant in tenants:
-            self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
-        for meter in self.living:
-            if meter.tenant.uid not in present:
-                meter.tenant = self._tenancy.gone(meter.tenant)
-        return present
 
     def _look_at_tenants(
         self,
