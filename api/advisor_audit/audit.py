@@ -947,21 +947,17 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     Raises:
         InputError: limits or prices that cannot be meant.
     """
-    kinds = _kinds(read, survey)
-    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
-    profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
-
-
-def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]:
-    """Of each GPU model, in a fixed order."""
     found: set[SeenKind] = set()
     for one in read:
         kind = survey.kind_of(one) if one.owner not in survey.several else None
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    return {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
+    # Of each GPU model, in a fixed order.
+    kinds = {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
+    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
+    profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
+    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
 
 
 def _told(
@@ -1121,12 +1117,18 @@ class HostWatch:
         survey.add_page(segments)
         walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
+        hours = walk.walked.hours
+        saving = saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
+        together = [
+            _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
+            for jobs, key in walk.walked.teams
+        ]
         return HostSeen(
             at=now(),
             basis="estimated",
             jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
             free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
-            together=tuple(_together(walk, self._wanted)),
+            together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),
         )
 
     def _job_of(self, pid: int) -> Job:
@@ -1229,14 +1231,3 @@ def _user(uid: int) -> str:
 def _at_half(profile: Profile) -> float:
     rates = profile.values["rate"]
     return float(np.interp(HALF, profile.shares, rates) / rates[-1])
-
-
-def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
-    """Sets that save most first."""
-    worlds = _worlds_of(walk, wanted)
-    saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
-    found = [
-        _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
-        for jobs, key in walk.walked.teams
-    ]
-    return sorted(found, key=lambda one: -one.saved_w.value)
