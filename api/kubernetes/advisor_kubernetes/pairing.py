@@ -85,7 +85,14 @@ def read_node(item: Object) -> Node:
     told = word(part(metadata, "annotations"), names.GPUS)
     offered = part(item, "status", "allocatable")
     allocatable = {name: quantity(count) for name, count in offered.items()}
-    refused = _refused(allocatable) if told else ""
+    # A device plugin there gives the same GPUs to pods without limits.
+    faults = (
+        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
+        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
+        for name, count in allocatable.items()
+        if name.startswith(names.GPU_RESOURCE) and count > 0
+    )
+    refused = next(faults, "") if told else ""
     return Node(
         name=word(metadata, "name"),
         labels=labels,
@@ -95,17 +102,6 @@ def read_node(item: Object) -> Node:
         checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
         refused=refused,
     )
-
-
-def _refused(allocatable: Mapping[str, float]) -> str:
-    """A device plugin there gives the same GPUs to pods without limits."""
-    faults = (
-        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
-        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
-        for name, count in allocatable.items()
-        if name.startswith(names.GPU_RESOURCE) and count > 0
-    )
-    return next(faults, "")
 
 
 def _gpus(told: str) -> Iterator[GpuSlot]:
