@@ -378,7 +378,20 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
     options = d.options if every else best_of_each(d)
     told = {id(option): option_of(option, d, objectives) for option in options}
     return wire.Recommendation(
-        jobs=tuple(map(_asked_job, d.profiles)),
+        jobs=tuple(
+            wire.AskedJob(
+                job=profile.job,
+                rate_unit=profile.rate_unit,
+                alone=wire.Alone(
+                    rate=profile.whole_gpu_rate,
+                    power_w=profile.whole_gpu_power_w,
+                    memory_used_mib=profile.memory_used_mib,
+                    latency_p99_ms=profile.whole_gpu_p99_ms,
+                ),
+                one_window=ONE_WINDOW in profile.flags,
+            )
+            for profile in d.profiles
+        ),
         gpu_model=d.profiles[0].gpu_model,
         objective=d.request.objective.name,
         verdict=verdict_of(d),
@@ -458,21 +471,6 @@ def _job_shares(
         for profile, share, part, environment in zip(
             profiles, p.split.shares, p.parts, environments, strict=True
         )
-    )
-
-
-def _asked_job(profile: Profile) -> wire.AskedJob:
-    """A job alone."""
-    return wire.AskedJob(
-        job=profile.job,
-        rate_unit=profile.rate_unit,
-        alone=wire.Alone(
-            rate=profile.whole_gpu_rate,
-            power_w=profile.whole_gpu_power_w,
-            memory_used_mib=profile.memory_used_mib,
-            latency_p99_ms=profile.whole_gpu_p99_ms,
-        ),
-        one_window=ONE_WINDOW in profile.flags,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from advisor.core.gpu import Gpu, Sharing
 from advisor.core.job import Job
-from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE, Interval
+from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
 from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
@@ -133,8 +133,18 @@ def _to_launch(
     choice = way.prediction
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
-    told = replace(with_profiles(chosen, profile_set), forecast=forecast)
-    return _with_limits(told, profile_set, criteria), given.warnings
+    told = with_profiles(chosen, profile_set)
+    # With what they must keep: who joins them later is held to it.
+    parts = (
+        replace(
+            part,
+            min_speed=floor(profile, criteria),
+            max_p99_ms=criteria.longest_p99_ms(profile),
+            max_power_w=criteria.max_power_w,
+        )
+        for part, profile in zip(told.parts, profile_set.profiles, strict=True)
+    )
+    return replace(told, parts=tuple(parts), forecast=forecast), given.warnings
 
 
 def criteria_of(
@@ -300,6 +310,7 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
     """None where a rate alone is not known: there is nothing to compare with."""
     if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
         return None
+    saved = expected.energy_saved
     return Forecast(
         model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
         jobs=tuple(
@@ -315,13 +326,11 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
         power_w=expected.power_w,
         work_per_joule=expected.objective_value(OBJECTIVES[PER_WATT_OBJECTIVE]),
         coverage=manifest.coverage,
-        energy_saved=_finite(expected.energy_saved),
+        # Where a job may stand still nothing is saved, and infinity is not JSON.
+        energy_saved=saved
+        if all(map(math.isfinite, (saved.low, saved.value, saved.high)))
+        else None,
     )
-
-
-def _finite(found: Interval) -> Interval | None:
-    """None where a job may stand still: nothing is saved then, and infinity is not JSON."""
-    return found if all(map(math.isfinite, (found.low, found.value, found.high))) else None
 
 
 def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | None:
@@ -363,20 +372,6 @@ def _on_host(
             log_factor, spread = host_factor(kind, profile, here)
             pair = at_rate(pair, n, math.exp(log_factor), spread)
     return pair
-
-
-def _with_limits(pair: LaunchSet, found: ProfileSet, criteria: Request) -> LaunchSet:
-    """The jobs with what they must keep: who joins them later is held to it."""
-    parts = (
-        replace(
-            part,
-            min_speed=floor(profile, criteria),
-            max_p99_ms=criteria.longest_p99_ms(profile),
-            max_power_w=criteria.max_power_w,
-        )
-        for part, profile in zip(pair.parts, found.profiles, strict=True)
-    )
-    return replace(pair, parts=tuple(parts))
 
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:

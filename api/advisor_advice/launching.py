@@ -279,40 +279,6 @@ def _as_asked(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
     return replace(pair, parts=tuple(parts))
 
 
-def _parse_launch_split(text: str, jobs: int = ADVISED_JOBS) -> Split:
-    """A split at which so many jobs can be launched.
-
-    Raises:
-        InputError: it is none, is for another number of jobs, or lets jobs wait for each other.
-    """
-    split = parse_split(text, jobs)
-    if split.sharing == "exclusive":
-        raise InputError(
-            "jobs that run one after the other are not launched together",
-            fix="start each alone, or give shares such as 30/70",
-        )
-    if len(split.shares) != jobs:
-        raise InputError(
-            f"{text} has {len(split.shares)} shares, and there are {jobs} jobs",
-            fix="give one share for each job, 100 where it is to have no limit",
-        )
-    return split
-
-
-def check_together(jobs: int) -> None:
-    """Refuse more jobs than share a GPU, or fewer.
-
-    Raises:
-        InputError: said so.
-    """
-    if not ADVISED_JOBS <= jobs <= MOST_JOBS:
-        raise InputError(
-            f"{count_of(jobs, 'job')} cannot be launched together",
-            why=f"a launch is of two to {MOST_JOBS} jobs on one GPU",
-            fix="name one more, or start it without advisor" if jobs < 2 else "name fewer jobs",
-        )
-
-
 def _make_pairs(
     asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> list[tuple[LaunchSet, tuple[str, ...]]]:
@@ -348,12 +314,30 @@ def check_arguments(request: LaunchRequest, settings: Settings) -> None:
 def _jobs_and_split(
     asked_jobs: Sequence[JobRequest], request: LaunchRequest, settings: Settings
 ) -> tuple[list[Job], Split | None]:
-    check_together(len(asked_jobs))
+    count, text = len(asked_jobs), request.split
+    if not ADVISED_JOBS <= count <= MOST_JOBS:
+        raise InputError(
+            f"{count_of(count, 'job')} cannot be launched together",
+            why=f"a launch is of two to {MOST_JOBS} jobs on one GPU",
+            fix="name one more, or start it without advisor" if count < 2 else "name fewer jobs",
+        )
     if request.share_percent is not None:
         raise InputError("a share is of a job that joins", fix="give a split, or the launch")
     jobs = [frozen(job.job, settings) for job in asked_jobs]
-    split = request.split
-    return jobs, None if split is None else _parse_launch_split(split, len(jobs))
+    if text is None:
+        return jobs, None
+    split = parse_split(text, count)
+    if split.sharing == "exclusive":
+        raise InputError(
+            "jobs that run one after the other are not launched together",
+            fix="start each alone, or give shares such as 30/70",
+        )
+    if len(split.shares) != count:
+        raise InputError(
+            f"{text} has {len(split.shares)} shares, and there are {count} jobs",
+            fix="give one share for each job, 100 where it is to have no limit",
+        )
+    return jobs, split
 
 
 def _with_forecast(

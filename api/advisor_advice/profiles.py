@@ -264,20 +264,13 @@ def _common_model(
     near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
     lacking = {model: [n for n in chosen if model not in found[n]] for model in near}
     nearest = min(lacking, key=lambda model: len(lacking[model]))
-    raise _not_profiled_on(nearest, lacking[nearest], found)
-
-
-def _not_profiled_on(
-    gpu_model: str, lacking: Sequence[str], found: Mapping[str, _Profiles]
-) -> InputError:
-    """Which profiles are missing, and what they add: rates of one GPU tell none of another."""
-    named = lacking[:_NAMED]
-    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-    is_amd = vendor_of(gpu_model) == "amd"
+    named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    is_amd = vendor_of(nearest) == "amd"
     untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
     profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
-    return InputError(
-        f"no profile on {gpu_model}: {', '.join(named)}{more}",
+    raise InputError(
+        f"no profile on {nearest}: {', '.join(named)}{more}",
         why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
         fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
         f"are recommendations for it, whether the model has seen it or not{untried}",

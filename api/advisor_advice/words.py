@@ -323,16 +323,11 @@ def ways_not_taken(r: Decision) -> Iterator[str]:
     for way in sorted(ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
         if (r.choice and way.split == r.choice.name) or way.sharing == "exclusive":
             continue
-        said = _way_of_option(way)
+        low = below_normal_text(s.job for s in way.jobs if PRIORITY in s.environment)
+        said = WORDS.get(way.sharing, f"with {limits_of(way)}") + low
         saved = f"{said} it would take {less_or_more(way.energy_saved.value, 0)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
     yield f"{count_of(len(r.options), 'way')} looked at"
-
-
-def _way_of_option(way: Option) -> str:
-    """How an option shares the GPU."""
-    low = below_normal_text(s.job for s in way.jobs if PRIORITY in s.environment)
-    return WORDS.get(way.sharing, f"with {limits_of(way)}") + low
 
 
 def limits_of(way: Option) -> str:

@@ -191,7 +191,7 @@ FRESH_S = 1.0
 """How long what is kept is used without a look at the store and the registry."""
 
 
-class Present:
+class _Present:
     """What is kept of the present state, for one event loop.
 
     Attributes:
@@ -265,11 +265,11 @@ class Present:
         self._kept = kept
 
 
-class JobsReader:
+class _JobsReader:
     """Reads each value once for each state; for one event loop."""
 
     def __init__(
-        self, settings: Settings, store: Store, registry: Registry, jobs: Jobs, present: Present
+        self, settings: Settings, store: Store, registry: Registry, jobs: Jobs, present: _Present
     ) -> None:
         self._settings, self._store, self._registry = settings, store, registry
         self._jobs, self._present = jobs, present
@@ -483,8 +483,8 @@ class Engine(Collector):
         self._settings = settings
         self.jobs = Jobs(settings.jobs_dir, store)
         self._weights = Weights(store)
-        self.present = Present(settings.home, store, registry, change_count)
-        self._known = JobsReader(settings, store, registry, self.jobs, self.present)
+        self.present = _Present(settings.home, store, registry, change_count)
+        self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
         self._reading = asyncio.Lock()

@@ -548,12 +548,12 @@ class AuditTotals:
 
         best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            host_set(team.jobs, self._set(team.key), saved[team.key])
+            _host_set(team.jobs, self._set(team.key), saved[team.key])
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 
-def host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
+def _host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
     """Jobs as one set, with what it saves."""
     split = "/".join(f"{share:g}" for share in one.shares)
     names = [job.known_as.partition(" (")[0] for job in jobs]
@@ -706,17 +706,6 @@ class Pages:
         return {gpu for n in range(self.groups) for gpu in _last(self.path(n, last))["mig"]}
 
 
-def pages_of(source: Source, folder: Path) -> Pages:
-    """How a source is cut into pages."""
-    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
-    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
-    return Pages(
-        folder=folder,
-        groups=len(source.groups),
-        pages=tuple(pairwise(edges)),
-    )
-
-
 def read_all(
     source: Source,
     within: str,
@@ -740,7 +729,9 @@ def read_all(
     site = SourceFacts(
         metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
     )
-    found = pages_of(source, folder)
+    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
+    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
+    found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
     total = found.groups * len(found.pages)
     for group in range(found.groups):
         kept = _Kept()
@@ -888,8 +879,13 @@ def audit(
     # Shorter where little was read.
     slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
     every = max(1, round(span_s / slot_s / SAMPLE))
-    walk = _packed(pages, survey, wanted, Walked(slot_s, every), on_progress)
-    worlds = [*_told(worlds_of(walk, wanted), on_progress)]
+    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
+    walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
+    # Through all pages once more, slot by slot.
+    for page, (begin_s, end_s) in enumerate(pages.pages):
+        walk.page(pages.segments(page), begin_s, end_s)
+        on_progress("packing", page + 1, len(pages.pages))
+    worlds = [*_told(_worlds_of(walk, wanted), on_progress)]
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
@@ -945,39 +941,23 @@ def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[
     return survey, hours
 
 
-def _packed(
-    pages: Pages, survey: Survey, wanted: Wanted, walked: Walked, on_progress: TellProgress
-) -> Walk:
-    """Through all pages once more, slot by slot."""
-    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = walk_of(read, survey, wanted, walked)
-    for page, (begin_s, end_s) in enumerate(pages.pages):
-        walk.page(pages.segments(page), begin_s, end_s)
-        on_progress("packing", page + 1, len(pages.pages))
-    return walk
-
-
-def walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
+def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
     Raises:
         InputError: limits or prices that cannot be meant.
     """
-    kinds = _kinds(read, survey)
-    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
-    profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
-
-
-def _kinds(read: Iterable[Segment], survey: Survey) -> dict[str, list[SeenKind]]:
-    """Of each GPU model, in a fixed order."""
     found: set[SeenKind] = set()
     for one in read:
         kind = survey.kind_of(one) if one.owner not in survey.several else None
         if kind:
             found.add(kind)
             survey.count(one, kind)
-    return {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
+    # Of each GPU model, in a fixed order.
+    kinds = {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
+    numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
+    profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
+    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
 
 
 def _told(
@@ -988,7 +968,7 @@ def _told(
         on_progress("drawing ranges", number, WORLDS)
 
 
-def worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
+def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
     """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
@@ -1135,14 +1115,20 @@ class HostWatch:
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
-        walk = walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
+        walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
+        hours = walk.walked.hours
+        saving = saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
+        together = [
+            _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
+            for jobs, key in walk.walked.teams
+        ]
         return HostSeen(
             at=now(),
             basis="estimated",
             jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
             free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
-            together=tuple(_together(walk, self._wanted)),
+            together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),
         )
 
     def _job_of(self, pid: int) -> Job:
@@ -1245,14 +1231,3 @@ def _user(uid: int) -> str:
 def _at_half(profile: Profile) -> float:
     rates = profile.values["rate"]
     return float(np.interp(HALF, profile.shares, rates) / rates[-1])
-
-
-def _together(walk: Walk, wanted: Wanted) -> list[HostSet]:
-    """Sets that save most first."""
-    worlds = worlds_of(walk, wanted)
-    saved = saved_w(walk.walked.hours, worlds) if walk.walked.hours else {}
-    found = [
-        host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saved[key])
-        for jobs, key in walk.walked.teams
-    ]
-    return sorted(found, key=lambda one: -one.saved_w.value)

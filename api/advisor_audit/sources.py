@@ -394,7 +394,14 @@ class Prometheus:
         if not self.metrics:
             raise self._no_gpus("no metric has a name of dcgm-exporter")
         labels = set(self._values("labels", where))
-        self.exporters = self._exporters(where) if "exported_pod" in labels else frozenset[str]()
+        # Pods that stand beside the name of a job: those of exporters.
+        beside = where["match[]"].removesuffix("}") + ',exported_pod!=""}'
+        pods = (
+            self._values("label/pod/values", {**where, "match[]": beside})
+            if "exported_pod" in labels
+            else ()
+        )
+        self.exporters = frozenset(map(workload_name, pods))
         self._uuid = next((name for name in UUIDS if name in labels), "")
         if not self._uuid:
             raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
@@ -402,11 +409,6 @@ class Prometheus:
         gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
-
-    def _exporters(self, where: Mapping[str, str]) -> frozenset[str]:
-        """Workloads of pods that stand beside the name of a job."""
-        beside = {**where, "match[]": where["match[]"].removesuffix("}") + ',exported_pod!=""}'}
-        return frozenset(workload_name(pod) for pod in self._values("label/pod/values", beside))
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.

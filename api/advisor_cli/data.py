@@ -76,17 +76,15 @@ def export(
     with open_store(settings.database_url, settings.home) as store:
         points = _wanted(store, kind, job, run)
     write_points(file, points)
-    _say(as_json, _exported(len(points), kind, file), written=len(points))
-
-
-def _exported(count: int, kind: str, file: Path) -> str:
-    """How many; where there are none, where others are."""
-    if count:
-        return f"{count} points written to {file}"
-    return (
-        f"no points of kind {kind} are stored here, so {file} has none; those that come with "
-        "advisor: advisor.load_dataset (docs/schema.md)"
+    told = (
+        f"{len(points)} points written to {file}"
+        if points
+        else (
+            f"no points of kind {kind} are stored here, so {file} has none; those that come with "
+            "advisor: advisor.load_dataset (docs/schema.md)"
+        )
     )
+    _say(as_json, told, written=len(points))
 
 
 @app.command("delete")

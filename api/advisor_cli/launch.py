@@ -281,22 +281,16 @@ def join_launch(
         share = f"{made.split.shares[-1]:g} % for {name}"
         expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
         say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
-    said = _answer(folder, request)
+    asked = ask_join(folder, request)
+    try:
+        while (said := join_status(folder, asked, request)).outcome == "waiting":
+            time.sleep(_LOOK_S)
+    except KeyboardInterrupt:
+        withdraw(folder, asked)
+        raise
     say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
     refused = said.outcome == "refused"
     return error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
-
-
-def _answer(folder: LaunchFolder, request: LaunchSpec) -> JobStatus:
-    """What the supervisor says; Ctrl-C withdraws the request."""
-    name = ask_join(folder, request)
-    try:
-        while (said := join_status(folder, name, request)).outcome == "waiting":
-            time.sleep(_LOOK_S)
-        return said
-    except KeyboardInterrupt:
-        withdraw(folder, name)
-        raise
 
 
 def _join_text(launch_id: str, said: JobStatus) -> str:

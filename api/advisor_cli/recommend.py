@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -141,22 +140,17 @@ def _show_partners(found: Partners) -> None:
         ("partner's", lambda p: percent(min(p.partner_speed.value, 1.0))),
     ]
     print_table(table_of(columns, best))
-    say(_alone(found))
-    if best:
-        say(f"next: advisor recommend {job} {best[0].partner}")
-
-
-def _alone(found: Partners) -> str:
-    """What it needs of the GPU without a partner, and the copies that memory has room for."""
-    size = found.size
+    # What it needs of the GPU without a partner, and the copies that memory has room for.
+    size, copies = found.size, found.copies_by_memory
     p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
     alone = (
         f"alone: {size.share_percent:g} % of the SMs keep {percent(size.speed)} of its speed{p99}"
         if size
         else "alone: it needs the whole GPU"
     )
-    copies = found.copies_by_memory
-    return alone if copies is None else f"{alone}; memory has room for {copies} of it"
+    say(alone if copies is None else f"{alone}; memory has room for {copies} of it")
+    if best:
+        say(f"next: advisor recommend {job} {best[0].partner}")
 
 
 def _less(saved: Interval | None) -> str:
@@ -175,20 +169,16 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and is_pair:
-        _show_all(r, console)
+        # The same work in the way that the first lines are about, and in others.
+        for line in _same_work_lines(r, r.way or r.apart):
+            style = "" if line.startswith(" ") else "bold"
+            console.print(Text(line, style=style), soft_wrap=True)
+        console.print(Text("all candidates", style="bold"))
+        print_table(_candidates(r))
+        show_chart(plot(r))
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
-
-
-def _show_all(r: Decision, console: Console) -> None:
-    """Print the same work in each way, all candidates, and their chart."""
-    # The way that the first lines are about.
-    for line in _same_work_lines(r, r.way or r.apart):
-        console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
-    console.print(Text("all candidates", style="bold"))
-    print_table(_candidates(r))
-    show_chart(plot(r))
 
 
 def plot(r: Decision, width: int = 78, height: int = 16) -> str:
@@ -382,17 +372,18 @@ def _way_tail(way: Option) -> str:
     return f"{max(tails):.3g}" if tails and way.sharing != "exclusive" else "-"
 
 
-def _slowest(way: Option) -> float:
-    return 1.0 if way.sharing == "exclusive" else min(share.speed.value for share in way.jobs)
-
-
 _WAY_COLUMNS: Columns[Option] = (
     ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.split),
     ("W", lambda way: f"{way.power_w.value:.0f}"),
     ("saved: off", lambda way: percent(round(way.energy_saved.value, 2) or 0.0)),
     ("idle", lambda way: percent(round(way.energy_saved_idle.value, 2) or 0.0)),
     ("hours", lambda way: percent(round(way.gpu_time_saved.value, 2) or 0.0)),
-    ("slowest", lambda way: percent(_slowest(way))),
+    (
+        "slowest",
+        lambda way: percent(
+            1.0 if way.sharing == "exclusive" else min(job.speed.value for job in way.jobs)
+        ),
+    ),
     ("p99 ms", _way_tail),
     ("", lambda way: "not kept" if way.violations else ""),
 )

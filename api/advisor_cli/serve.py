@@ -3,7 +3,7 @@
 import grp
 import os
 import signal
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from advisor.errors import InputError
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
 from advisor_api.http.options import ServeOptions
 from advisor_api.server import serve as serve_http
 from advisor_cli.console import LogFormat, LogLevel, say
@@ -92,22 +92,15 @@ def serve(
     with ExitStack() as stack:
         settings = read_settings()
         if demo:
-            settings = stack.enter_context(_played(settings, launching=launching))
+            if launching:
+                raise InputError(
+                    "a demonstration launches nothing", fix="leave out --launching or --demo"
+                )
+            from advisor_api.demo import demo_settings
+
+            _leave_by_signals()
+            settings = stack.enter_context(demo_settings(settings))
         serve_http(settings, options, _say_started)
-
-
-def _played(settings: Settings, *, launching: bool) -> AbstractContextManager[Settings]:
-    """Settings of a demonstration, until the end of the block.
-
-    Raises:
-        InputError: it is to launch something.
-    """
-    if launching:
-        raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
-    from advisor_api.demo import demo_settings
-
-    _leave_by_signals()
-    return demo_settings(settings)
 
 
 def _leave_by_signals() -> None:

@@ -306,14 +306,15 @@ class _Drawn:
 _SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
     ("", lambda row: row[0]),
     ("energy", lambda row: energy_text(row[1].kwh_saved * _KWH_J)),
-    ("if freed cards idle", lambda row: _idle_text(row[1].kwh_saved_idle)),
+    (
+        "if freed cards idle",
+        lambda row: (
+            "-" if row[1].kwh_saved_idle is None else energy_text(row[1].kwh_saved_idle * _KWH_J)
+        ),
+    ),
     ("GPU hours", lambda row: f"{row[1].gpu_hours_saved:.1f}"),
     ("money", lambda row: "-" if row[1].cost_saved is None else f"{row[1].cost_saved:.2f}"),
 )
-
-
-def _idle_text(saved_kwh: float | None) -> str:
-    return "-" if saved_kwh is None else energy_text(saved_kwh * _KWH_J)
 
 
 def _basis(seen: Overview) -> str:

@@ -156,7 +156,24 @@ class Advice:
 
     def sets(self, jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
         """Which of these jobs should run together, three or more; none where nobody can say."""
-        asked = _placement_of(jobs, model)
+        # By name, since a plan knows no more: each must keep what the strictest of them asks for.
+        by_name = grouped(sorted(jobs, key=lambda job: job.job), lambda job: job.job)
+        asked = PlacementRequest(
+            jobs=tuple(
+                QueuedJobs(
+                    job=name,
+                    count=len(some),
+                    min_speed=max(
+                        (j.min_speed for j in some if j.min_speed is not None), default=None
+                    ),
+                    max_p99_ms=min((j.max_p99_ms for j in some if j.max_p99_ms), default=None),
+                )
+                for name, some in by_name.items()
+            ),
+            gpus=len(jobs),
+            gpu_model=model,
+            time_limit_s=_PLANNING_S,
+        )
         if self._planned.get(asked, (0.0, ()))[0] <= self._now():
             self._unless_quiet(self._plan, asked, self._planned)
         return self._planned.get(asked, (0.0, ()))[1]
@@ -214,25 +231,6 @@ class Advice:
 
 def _is_pair(question: Question) -> bool:
     return len(question.jobs) == ADVISED_JOBS and not question.running
-
-
-def _placement_of(jobs: Sequence[JobRequest], model: str | None) -> PlacementRequest:
-    """By name, since a plan knows no more: each must keep what the strictest of them asks for."""
-    by_name = grouped(sorted(jobs, key=lambda job: job.job), lambda job: job.job)
-    return PlacementRequest(
-        jobs=tuple(
-            QueuedJobs(
-                job=name,
-                count=len(some),
-                min_speed=max((j.min_speed for j in some if j.min_speed is not None), default=None),
-                max_p99_ms=min((j.max_p99_ms for j in some if j.max_p99_ms), default=None),
-            )
-            for name, some in by_name.items()
-        ),
-        gpus=len(jobs),
-        gpu_model=model,
-        time_limit_s=_PLANNING_S,
-    )
 
 
 def is_share(text: str) -> bool:

@@ -333,7 +333,7 @@ class TenantMeter(Generic[T]):
         )
 
 
-class GpuMeter:
+class _GpuMeter:
     """The energy of one GPU, and whose it is.
 
     Attributes:
@@ -509,7 +509,7 @@ class Room(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._clock = source, clock
-        self.energy = GpuMeter(source, daemon.gpu.units_total or 0)
+        self.energy = _GpuMeter(source, daemon.gpu.units_total or 0)
         self._daemon, self._tenancy, self._references = daemon, tenancy, references
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
@@ -527,7 +527,12 @@ class Room(Generic[T]):
 
     def look(self, tenants: Sequence[T]) -> list[Observation]:
         """Look at everything once; gives what has come to its end."""
-        present = self._take_in(tenants)
+        present = frozenset(tenant.uid for tenant in tenants)
+        for tenant in tenants:
+            self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
+        for meter in self.living:
+            if meter.tenant.uid not in present:
+                meter.tenant = self._tenancy.gone(meter.tenant)
         # Before all else: to prove a limit takes seconds, and so may a daemon that is asked.
         (progress, drawn), now = timed(
             lambda: (
@@ -563,15 +568,6 @@ class Room(Generic[T]):
         """Let go of the driver."""
         if self._source is not None:
             self._source.close()
-
-    def _take_in(self, tenants: Sequence[T]) -> frozenset[str]:
-        present = frozenset(tenant.uid for tenant in tenants)
-        for tenant in tenants:
-            self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
-        for meter in self.living:
-            if meter.tenant.uid not in present:
-                meter.tenant = self._tenancy.gone(meter.tenant)
-        return present
 
     def _look_at_tenants(
         self,

@@ -85,7 +85,13 @@ class Cleaner:
         root = open_home(self.root.parent, self.root.name)
         ended, kept = _ended(list_folders(root))
         if not dry_run:
-            kept += _finish_removals(root)
+            # What removals that were killed have left.
+            for path in half_removed(root):
+                try:
+                    shutil.rmtree(path)
+                except OSError as error:
+                    why = f"it cannot be removed: {error}"
+                    kept.append(EndedLaunch(launch_id=path.name, why=why))
         removed: list[EndedLaunch] = []
         for launch in beyond(ended, self.bounds, time.time()):
             if why := self._obstacle(root / launch.launch_id, dry_run=dry_run):
@@ -157,14 +163,3 @@ def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[End
             why = f"it cannot be read: {error.strerror}"
             unknown.append(EndedLaunch(launch_id=folder.launch_id, why=why))
     return ended, unknown
-
-
-def _finish_removals(root: Path) -> list[EndedLaunch]:
-    """Remove what removals that were killed have left; what cannot be."""
-    left: list[EndedLaunch] = []
-    for path in half_removed(root):
-        try:
-            shutil.rmtree(path)
-        except OSError as error:
-            left.append(EndedLaunch(launch_id=path.name, why=f"it cannot be removed: {error}"))
-    return left

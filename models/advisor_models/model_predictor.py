@@ -391,11 +391,7 @@ def _fault(nodes: npt.NDArray[np.void], columns: int) -> str | None:
         return "a number is not finite"
     if not inner.all() and np.abs(numbers[~inner]).max() > LARGEST:
         return f"an answer is beyond {LARGEST:g}, which is the logarithm of no ratio"
-    return _broken(inner)
-
-
-def _broken(inner: npt.NDArray[np.bool_]) -> str | None:
-    """Why nodes make no trees: the levels must end, and end with the last node."""
+    # The levels of trees must end, and end with the last node.
     begin, end = 0, _roots(inner)
     for _ in range(MOST_LEVELS):
         if begin >= end:

@@ -419,26 +419,22 @@ def _parsed(path: Path, text: bytes) -> Manifest:
     with ModelError.instead_of(
         ValueError, f"{path} is not a model manifest", fix=f"copy it again, or {RETRAIN}"
     ):
-        manifest = _of_schema(text)
+        # Other schemas have other fields, so the schema is looked at before anything else.
+        try:
+            schema = json.loads(text)["schema"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            schema = None  # `read` says what is wrong
+        if type(schema) is int and schema != SCHEMA:
+            raise ModelError(
+                f"the model's manifest has schema {schema}",
+                why=f"this version reads {SCHEMA}",
+                fix="install a newer advisor" if schema > SCHEMA else REPLACE,
+            )
+        manifest = read(Manifest, text)
         if wrong := next((fault for fault, is_so in _faults(manifest).items() if is_so), None):
             raise ValueError(wrong)
     check_version(manifest.version)
     return manifest
-
-
-def _of_schema(text: bytes) -> Manifest:
-    """Other schemas have other fields, so the schema is looked at before anything else."""
-    try:
-        schema = json.loads(text)["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        schema = None  # `read` says what is wrong
-    if type(schema) is int and schema != SCHEMA:
-        raise ModelError(
-            f"the model's manifest has schema {schema}",
-            why=f"this version reads {SCHEMA}",
-            fix="install a newer advisor" if schema > SCHEMA else REPLACE,
-        )
-    return read(Manifest, text)
 
 
 def _faults(m: Manifest) -> dict[str, bool]:

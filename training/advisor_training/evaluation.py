@@ -865,7 +865,10 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         InputError: a profile that the model cannot predict from, or no measured split is worth
             anything.
     """
-    predicted, manifest = _predict(predictor, data), predictor.manifest
+    rows, manifest, predicted = data.rows, predictor.manifest, list[Prediction]()
+    for number, measurement in enumerate(data.measurements):
+        splits = rows.splits(np.flatnonzero(rows.measurement == number))
+        predicted += predictor.predict(data.profiles_of(measurement), splits)
     # Without bounds, as answers about held-out rows are.
     speed = np.array([[part.speed.value for part in p.parts] for p in predicted])
     held_out = HeldOut(
@@ -874,7 +877,6 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         speed=speed,
         heads={"speed": speed, "power": np.array([[p.power_w.value] for p in predicted])},
     )
-    rows = data.rows
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     if not len(scores):
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
@@ -903,14 +905,6 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         coverage_percent=_percent(manifest.coverage),
         left_out=data.left_out,
     )
-
-
-def _predict(predictor: ModelPredictor, data: Data) -> list[Prediction]:
-    rows, found = data.rows, list[Prediction]()
-    for number, measurement in enumerate(data.measurements):
-        which = np.flatnonzero(rows.measurement == number)
-        found += predictor.predict(data.profiles_of(measurement), rows.splits(which))
-    return found
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

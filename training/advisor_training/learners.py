@@ -204,10 +204,10 @@ OPTIONAL_LEARNERS = (MEMORY_POWER_LEARNER,)
 
 def learners_for(rows: Rows) -> tuple[HeadLearner, ...]:
     """Of all heads that can be learned from rows: the optional ones, where there are enough."""
-    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if is_enough(rows, x)))
+    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if _is_enough(rows, x)))
 
 
-def is_enough(rows: Rows, learner: HeadLearner) -> bool:
+def _is_enough(rows: Rows, learner: HeadLearner) -> bool:
     """Whether an optional head was measured of enough jobs.
 
     And in two runs, since intervals are made of errors in another run.

@@ -173,6 +173,8 @@ def measured_so_far(
     found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
     uses = {key: _use_of(profile) for key, profile in data.profiles.items()}
     profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
+    # Recommendations leave no record; launches do, and they are what counts.
+    launched = (o.jobs for o in observations if o.gpu_model == gpu_model and len(o.jobs) == 2)
     return MeasuredSoFar(
         gpu_model=gpu_model,
         jobs=jobs,
@@ -184,16 +186,10 @@ def measured_so_far(
             if {a, b}.isdisjoint(drifting)
         ],
         pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
-        asked=_asked(observations, gpu_model),
+        asked=Counter((a, b) for a, b in launched),
         checked=checked,
         drifting=drifting,
     )
-
-
-def _asked(observations: Iterable[Observation], gpu_model: str) -> Counter[PairNames]:
-    """Recommendations leave no record; launches do, and they are what counts."""
-    of_pairs = (o for o in observations if o.gpu_model == gpu_model and len(o.jobs) == 2)
-    return Counter((o.jobs[0], o.jobs[1]) for o in of_pairs)
 
 
 StepKind = Literal["check", "profile", "pair"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -395,7 +396,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
 
 def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = choice_figures(evaluation)[BY_WORKLOAD].map(_fraction)
+    cells = choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
@@ -595,10 +596,6 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
             for choice in worst
         ],
     )
-
-
-def _fraction(figures: ChoiceFigures) -> str:
-    return _bounded(figures.fraction)
 
 
 def _bounded(found: Interval) -> str:

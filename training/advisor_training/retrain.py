@@ -158,14 +158,14 @@ class Collected:
 
     @property
     def candidates(self) -> PointSet:
-        """What a challenger may learn from."""
-        return self.own | (self.bundled if self.with_bundled else self._borrowed)
+        """What a challenger may learn from.
 
-    @property
-    def _borrowed(self) -> PointSet:
-        """Bundled profiles of jobs in own pairs that have no profile of their own."""
-        own, solos = self.own, self.bundled.profiled
-        return PointSet(profiled=tuple(profiles_that_lack(own.pairs, own.profiled, solos)))
+        Without the bundled points still the profiles of jobs in own pairs that have none here.
+        """
+        if self.with_bundled:
+            return self.own | self.bundled
+        lacking = profiles_that_lack(self.own.pairs, self.own.profiled, self.bundled.profiled)
+        return self.own | PointSet(profiled=tuple(lacking))
 
 
 def collect(
@@ -231,10 +231,10 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
     if is_bundled:
         return collected.bundled
     made = datetime.fromisoformat(champion.manifest.created_at)
-    return collected.candidates.where(lambda point: moment_of(point, made) < made)
+    return collected.candidates.where(lambda point: _moment_of(point, made) < made)
 
 
-def moment_of(point: Point, otherwise: datetime) -> datetime:
+def _moment_of(point: Point, otherwise: datetime) -> datetime:
     """When a point was measured, with a time zone; otherwise where nobody can read it."""
     try:
         found = datetime.fromisoformat(point.started_at)
@@ -715,7 +715,7 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
     """What rows count by their age, measured from the newest of them; shape (n,)."""
     begun: dict[tuple[str, ...], datetime] = {}
     for point in points.pairs:
-        key, at = measurement_of(point), moment_of(point, LONG_AGO)
+        key, at = measurement_of(point), _moment_of(point, LONG_AGO)
         begun[key] = min(begun.get(key, at), at)
     at = [begun[key] for key in measurements(rows)]
     days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
@@ -735,7 +735,7 @@ def train_challenger(
     return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
 
 
-def compare_with(
+def _compare_with(
     learned: PointSet, challenger: Challenger, on_stage: OnStage
 ) -> tuple[ComparedFigure, ...]:
     """What the champion's checked points teach against what the challenger's do, on the same rows.
@@ -970,7 +970,7 @@ def _challenged(
     if made_from.facts.sha256 == champion.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
     challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
-    compared = compare_with(usable_points(with_flags(learned)), challenger, on_stage)
+    compared = _compare_with(usable_points(with_flags(learned)), challenger, on_stage)
     new, old = challenger.manifest, champion
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
     verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))

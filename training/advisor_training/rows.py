@@ -162,19 +162,15 @@ def solo_reference(
     power_w = statistics.median(p.power_w for p in nearest if p.power_w is not None)
     serving = serving_of(nearest)
     alone = serving.rate_alone(rate) if serving else rate
-    return SoloReference(alone, power_w, 1 - rate / _fastest_run(fitting))
+    runs = grouped(fitting, lambda point: (point.run, point.gpu_uuid)).values()
+    fastest = max(statistics.median(point.rate for point in of_run) for of_run in runs)
+    return SoloReference(alone, power_w, 1 - rate / fastest)
 
 
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
     points = grouped(solos, lambda point: (point.gpu_model, point.job))
     return {key: code for key, found in points.items() if (code := _class(found))}
-
-
-def _fastest_run(points: Iterable[SoloPoint]) -> float:
-    """Highest of the median rates of each run on each card."""
-    runs = grouped(points, lambda point: (point.run, point.gpu_uuid))
-    return max(statistics.median(point.rate for point in run) for run in runs.values())
 
 
 def _class(points: Sequence[SoloPoint]) -> str | None:
@@ -456,12 +452,13 @@ def make_pairs(
 
 def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
     for point in points:
-        if len(point.parts) > 2:
-            left_out["more than two jobs"] += 1
-        elif any(part.rate is None for part in point.parts):
-            left_out["no rates: a job of the pair failed"] += 1
-        elif not point.power_w:
-            left_out["no reading of power"] += 1
+        faults = {
+            "more than two jobs": len(point.parts) > 2,
+            "no rates: a job of the pair failed": any(part.rate is None for part in point.parts),
+            "no reading of power": not point.power_w,
+        }
+        if fault := next((text for text, is_so in faults.items() if is_so), None):
+            left_out[fault] += 1
         else:
             yield point
 
@@ -1119,23 +1116,21 @@ def profiles_that_lack(
 
 def _fault(seen: Observation) -> str | None:
     """Why a launch by itself teaches nothing; None where it does."""
-    if len(seen.parts) > 2:
-        return "launches of more than two jobs"
-    if flags := sorted(DOUBTFUL.intersection(seen.flags)):
-        return f"launches flagged {', '.join(flags)}"
-    if any(part.results in ("wrong", "differ") for part in seen.parts):
-        return "launches whose results were wrong"
-    if seen.state == "failed":
-        return "launches that failed"
-    if not seen.power_w or not all(part.rate for part in seen.parts):
-        return "launches without a rate or the power"
-    if any(part.below_normal for part in seen.parts):
-        return "launches with a job below normal priority"
-    if _settled_s(seen) < LEAST_S:
-        return f"launches together for less than {SETTLE_S + LEAST_S:g} s"
-    if seen.mode in _LIMITED and not all(part.units for part in seen.parts):
-        return "launches whose limits were not read back"
-    if seen.mode != "uncapped" and not (seen.mode in _LIMITED and uses_the_gpu(_point(seen))):
+    parts, is_limited, flags = seen.parts, seen.mode in _LIMITED, DOUBTFUL.intersection(seen.flags)
+    faults = {
+        "launches of more than two jobs": len(parts) > 2,
+        f"launches flagged {', '.join(sorted(flags))}": bool(flags),
+        "launches whose results were wrong": any(p.results in ("wrong", "differ") for p in parts),
+        "launches that failed": seen.state == "failed",
+        "launches without a rate or the power": not (seen.power_w and all(p.rate for p in parts)),
+        "launches with a job below normal priority": any(p.below_normal for p in parts),
+        f"launches together for less than {SETTLE_S + LEAST_S:g} s": _settled_s(seen) < LEAST_S,
+        "launches whose limits were not read back": is_limited and not all(p.units for p in parts),
+    }
+    if fault := next((text for text, is_so in faults.items() if is_so), None):
+        return fault
+    # Only of a launch without these faults can a point be made.
+    if seen.mode != "uncapped" and not (is_limited and uses_the_gpu(_point(seen))):
         return "launches time-sliced, over-subscribed, or on too little of the GPU"
     return None
 

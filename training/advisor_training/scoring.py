@@ -588,8 +588,14 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
-    result = dict(_measured_ways(measurement)).get(name)
-    oracle, most = _oracle(measurement, question, jobs)
+    ways = dict(_measured_ways(measurement))
+    result = ways.get(name)
+    # The best way of the scope as measured; allowed ones first.
+    within = {n: way for n, way in ways.items() if _in_scope(n, question.scope)}
+    allowed = {n: way for n, way in within.items() if question.allows(n, way, jobs)} or within
+    values = {n: question.objective.value(way) for n, way in allowed.items()}
+    oracle = max(values, key=lambda n: values[n])
+    most = values[oracle]
     if result is None or most <= 0:
         return None
     value = question.objective.value(result)
@@ -611,17 +617,6 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
             if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
         },
     )
-
-
-def _oracle(
-    measurement: Measurement, question: ChoiceQuestion, jobs: tuple[Profile, Profile]
-) -> tuple[str, float]:
-    """The best way of the scope as measured, and its value; allowed ones first."""
-    within = {n: r for n, r in _measured_ways(measurement) if _in_scope(n, question.scope)}
-    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
-    values = {name: question.objective.value(result) for name, result in allowed.items()}
-    oracle = max(values, key=lambda name: values[name])
-    return oracle, values[oracle]
 
 
 def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
@@ -703,6 +698,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
 
     worst = min(choices, key=lambda choice: choice.fraction)
     asked = [c for c in choices if c.missed is not None]
+    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
     return ChoiceFigures(
         choices=len(choices),
         pairs=len({c.jobs for c in choices}),
@@ -721,13 +717,8 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_percent=100 * worst.fraction,
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
-        over=_gains(choices),
+        over={name: _over(ratios) for name, ratios in over.items() if ratios},
     )
-
-
-def _gains(choices: Sequence[Choice]) -> dict[str, Over]:
-    over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
-    return {name: _over(ratios) for name, ratios in over.items() if ratios}
 
 
 def _over(ratios: Sequence[float]) -> Over:

@@ -303,12 +303,19 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
     `fitted` are the estimators of the heads.
 
     Raises:
-        ModelError: it does not.
+        ModelError: it does not, by more than `LARGEST_DIFFERENCE`.
     """
     regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
     found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
     for name, data in found.items():
-        _check_same(name, data, regressors[name], asked[name])
+        (by_file,) = Forest(read_trees(name, data, asked[name].shape[1]))(asked[name])
+        largest = float(np.abs(by_file - regressors[name].predict(asked[name])).max())
+        if largest > LARGEST_DIFFERENCE:
+            raise ModelError(
+                f"{trees_file(name)} differs from scikit-learn by {largest:.2g}",
+                why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
+                fix="report this, with the version of scikit-learn",
+            )
     return {trees_file(name): data for name, data in found.items()}
 
 
@@ -331,22 +338,6 @@ def forest_bytes(regressor: Any) -> bytes:
     while len(inner := levels[-1][~leaf[levels[-1]]]):
         levels.append(np.column_stack([left[inner], right[inner]]).ravel())
     return nodes[np.concatenate(levels)].tobytes()
-
-
-def _check_same(name: str, data: bytes, regressor: Any, asked: Float32s) -> None:
-    """Compare a file of trees with the regressor over all rows.
-
-    Raises:
-        ModelError: they differ by more than `LARGEST_DIFFERENCE`.
-    """
-    (found,) = Forest(read_trees(name, data, asked.shape[1]))(asked)
-    largest = float(np.abs(found - regressor.predict(asked)).max())
-    if largest > LARGEST_DIFFERENCE:
-        raise ModelError(
-            f"{trees_file(name)} differs from scikit-learn by {largest:.2g}",
-            why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
-            fix="report this, with the version of scikit-learn",
-        )
 
 
 def write_model(folder: Path, write: Callable[[Path], None]) -> None:
@@ -558,15 +549,10 @@ def make_artefact(
     Raises:
         ModelError: its trees are not what scikit-learn says.
     """
-    asked = {name: flat(head.features) for name, head in made_from.rows.heads.items()}
-    files = trees_files(trained.regressors.by_head, asked)
-    return named(_manifest(made_from, trained, created_at), {**files, **more})
-
-
-def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) -> Manifest:
-    """All that is known of a model, but for its files and its name."""
     rows = made_from.rows
-    return Manifest(
+    asked = {name: flat(head.features) for name, head in rows.heads.items()}
+    files = trees_files(trained.regressors.by_head, asked)
+    manifest = Manifest(
         schema=SCHEMA,
         version="",
         learner="extra-trees",
@@ -584,6 +570,7 @@ def _manifest(made_from: TrainingSet, trained: Trained, created_at: datetime) ->
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )
+    return named(manifest, {**files, **more})
 
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:

@@ -181,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return  # read again without the offer
         if not self.url.startswith(b"/"):
             # The header must be there as well, but the target says which host is meant.
-            self.url, host = of_whole_address(self.url)
+            self.url, host = _of_whole_address(self.url)
             for place, (name, _) in enumerate(self.headers):
                 if name == b"host":
                     self.headers[place] = (name, host)
@@ -257,7 +257,7 @@ def without_offer(
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def of_whole_address(url: bytes) -> tuple[bytes, bytes]:
+def _of_whole_address(url: bytes) -> tuple[bytes, bytes]:
     """Target and host of a request that names the whole address (RFC 9112, section 3.2.2).
 
     Returns:

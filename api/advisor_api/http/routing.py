@@ -156,8 +156,13 @@ def fault_of(error: Exception) -> Fault:
                 message=str(error.detail),
                 headers=error.headers or {},
             )
-        case AdvisorError():
-            return _fault_of_ours(error)
+        case AdvisorError(code="store"):
+            return _hidden(503, "store", "the database did not answer as it should")
+        case AdvisorError(code="unsafe-file" as code):
+            return _hidden(503, code, "files of the server are open to other users of its host")
+        case AdvisorError(code=code):
+            status = _STATUS_OF_CODE.get(code, 500)
+            return Fault(status=status, code=code, message=str(error), headers={})
         case OSError():
             return _hidden(503, "disk", "the server cannot read or write its files")
         case _:
@@ -210,15 +215,6 @@ async def _answer(request: Request, error: Exception) -> Response:
         headers=headers,
         media_type="application/json",
     )
-
-
-def _fault_of_ours(error: AdvisorError) -> Fault:
-    if error.code == "store":
-        return _hidden(503, "store", "the database did not answer as it should")
-    if error.code == "unsafe-file":
-        return _hidden(503, error.code, "files of the server are open to other users of its host")
-    status = _STATUS_OF_CODE.get(error.code, 500)
-    return Fault(status=status, code=error.code, message=str(error), headers={})
 
 
 def _hidden(status: int, code: str, what: str) -> Fault:

@@ -14,7 +14,6 @@ from typing import get_args
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.core.objectives import Interval
 from advisor.core.records import (
     JUDGE_S,
     LIMIT_BROKEN,
@@ -87,10 +86,19 @@ class LaunchMetrics(Collector):
         forecast = None if seen.stretch else _forecast_of(seen, spec)
         if forecast is None or seen.overlap_s < SETTLE_S + JUDGE_S:
             return
+        rates = {interval.value: interval for interval in (job.rate for job in forecast.jobs)}
         with self._lock:
-            for quantity, observed, expected in _compared(seen, forecast):
-                self._judged[quantity] += 1
-                self._missed[quantity] += is_far(observed, expected)
+            for quantity, observed, expected in (
+                *(
+                    ("rate", part.rate, rates.get(part.predicted_rate or 0.0))
+                    for part in seen.parts
+                ),
+                ("power", seen.power_w, forecast.power_w),
+                ("work_per_joule", seen.work_per_joule, forecast.work_per_joule),
+            ):
+                if observed is not None and expected is not None:
+                    self._judged[quantity] += 1
+                    self._missed[quantity] += is_far(observed, expected)
 
     def count_energy(self, seen: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
@@ -259,14 +267,3 @@ def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
         if names == seen.jobs and expected == seen.predicted_work_per_joule:
             return pair.forecast
     return None
-
-
-def _compared(seen: Observation, forecast: Forecast) -> Iterator[tuple[str, float, Interval]]:
-    rates = {interval.value: interval for interval in (job.rate for job in forecast.jobs)}
-    for quantity, observed, expected in (
-        *(("rate", part.rate, rates.get(part.predicted_rate or 0.0)) for part in seen.parts),
-        ("power", seen.power_w, forecast.power_w),
-        ("work_per_joule", seen.work_per_joule, forecast.work_per_joule),
-    ):
-        if observed is not None and expected is not None:
-            yield quantity, observed, expected

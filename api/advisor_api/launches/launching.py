@@ -263,10 +263,10 @@ def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
     Raises:
         AdvisorError: as `launch`.
     """
-    return without_commands(_spec(service, wanted, caller)[0])
+    return _without_commands(_spec(service, wanted, caller)[0])
 
 
-def without_commands(spec: LaunchSpec) -> LaunchSpec:
+def _without_commands(spec: LaunchSpec) -> LaunchSpec:
     """The same without commands, variables, paths and addresses of its jobs."""
 
     def named(part: LaunchPart) -> LaunchPart:
@@ -436,7 +436,9 @@ def join(
     check_join(wanted)
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
-    join_id = _id_of(wanted, caller, key) if key else None
+    # The same for the same key and body, so that it is asked once.
+    asked = "\n".join((caller.name, key or "", request_hash(wanted)))
+    join_id = hashlib.sha256(asked.encode()).hexdigest()[:16] if key else None
     if join_id and (before := read_request(folder, join_id)):
         return join_status(folder, join_id, before)
     _check_launchable(service, [name])
@@ -466,9 +468,3 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
 def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     find(service, launch_id)
     return _folder_reached(service, launch_id, command)
-
-
-def _id_of(wanted: LaunchRequest, caller: Caller, key: str) -> str:
-    """The same for the same key and body, so that it is asked once."""
-    text = "\n".join((caller.name, key, request_hash(wanted)))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -88,7 +88,9 @@ def _read_own(
 def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
     pairs, solos, observations, drifting = _read_own(settings)
     points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
-    model = gpu_model or _usual_model([*pairs, *solos, *observations])
+    # That of most points here; of the bundled ones where there are none.
+    of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
+    model = gpu_model or max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
     sound, faults = sound_jobs(settings.jobs_dir)
     say_lines((f"! {fault}" for fault in faults), err=True)
     return measured_so_far(
@@ -101,12 +103,6 @@ def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
         checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
         drifting=drifting,
     )
-
-
-def _usual_model(measured: Sequence[PairPoint | SoloPoint | Observation]) -> str:
-    """The GPU model of most points here; that of the bundled ones where there are none."""
-    found = Counter(record.gpu_model for record in measured).most_common(1)
-    return found[0][0] if found else GPU_MODEL
 
 
 def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:

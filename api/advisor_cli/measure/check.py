@@ -7,8 +7,6 @@ import typer
 from rich.console import Console
 
 from advisor.core.gpu import SM_QUANTUM, Gpu, Share, percent_for_units
-from advisor.core.job import Job
-from advisor.core.records import SoloPoint
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.files import open_home
@@ -22,7 +20,7 @@ from advisor_cli.measure.testbeds import open_testbed, stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import Failure, new_run, plan, sweep
+from advisor_profiling.campaign.campaign import new_run, plan, sweep
 from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
@@ -111,9 +109,13 @@ def _check_job(
     ):
         targets = plan(job, shares, 1, run)
         found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
-    answer = _answer(job, gpu, found.points, found.failures)
+    told: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
+    for point in sorted(found.points, key=lambda p: p.units_granted or 0):
+        told[point.results or "silent"].append(point.units_granted or 0)
+    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in found.failures}
+    answer = {"job": job.name, "gpu_model": gpu.model, **told, "failed": failed}
     say_lines([as_json_text(answer)] if as_json else _lines(answer, len(shares)))
-    if total in answer["silent"]:
+    if total in told["silent"]:
         raise InputError(
             f"{job.name} reported nothing that can be compared",
             why="it reports no values, or none in its first second",
@@ -121,16 +123,6 @@ def _check_job(
         )
     if found.failures:
         raise typer.Exit(5)
-
-
-def _answer(
-    job: Job, gpu: Gpu, points: Sequence[SoloPoint], failures: Sequence[Failure]
-) -> dict[str, Any]:
-    counts: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
-    for point in sorted(points, key=lambda p: p.units_granted or 0):
-        counts[point.results or "silent"].append(point.units_granted or 0)
-    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in failures}
-    return {"job": job.name, "gpu_model": gpu.model, **counts, "failed": failed}
 
 
 def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
@@ -168,7 +160,13 @@ def check(
     Example: advisor check --gpu 0
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    found = _mps_gpu(gpu, settings)
+    found = with_units(find_gpu(gpu), settings)
+    if found.vendor != "nvidia":
+        raise InputError(
+            f"{found.model} is not checked",
+            why="what is looked for was seen under NVIDIA MPS",
+            fix="choose an NVIDIA GPU with --gpu",
+        )
     wanted = counts_to_check(numbers("counts", counts, int), found)
     if job is not None:
         _check_job(job, gpu, wanted, found, settings, as_json)
@@ -183,17 +181,6 @@ def check(
     say_lines([as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome))
     if outcome.not_known:
         raise typer.Exit(5)
-
-
-def _mps_gpu(name: str, settings: Settings) -> Gpu:
-    gpu = with_units(find_gpu(name), settings)
-    if gpu.vendor != "nvidia":
-        raise InputError(
-            f"{gpu.model} is not checked",
-            why="what is looked for was seen under NVIDIA MPS",
-            fix="choose an NVIDIA GPU with --gpu",
-        )
-    return gpu
 
 
 def _kept(

@@ -48,7 +48,6 @@ from advisor_cli.measure.testbeds import (
     say_replay,
     stoppable,
 )
-from advisor_data import Store
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
@@ -266,12 +265,27 @@ def _show_campaign(
 ) -> None:
     """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
     run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
-    profiles = _profiles(answer, store)
+    model = answer["gpu_model"]
+    bundled = (p for p in bundled_points() if isinstance(p, SoloPoint)) if answer["replay"] else ()
+    # All jobs alone on such GPUs.
+    profiles = store.solo_points(gpu_model=model) + [p for p in bundled if p.gpu_model == model]
     points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
     # For jobs without a rate in the run, of other runs on such GPUs.
     solo = reports.references(store.solo_points(run=run), profiles)
     sets = reports.set_results(points, solo) if has_sets else []
-    trials = _trials(ways, sets)
+    # What the jobs did in those of the ways that were measured, the best first.
+    trials = sorted(
+        (
+            Trial(way, one.speeds, [part.latency_p99_ms for part in one.parts], one.power_w)
+            for way in ways
+            for one in sets
+            if (one.mode == "time-sliced") == (way.split.sharing == "time-sliced")
+            and [part.job for part in one.parts] == [job.name for job in way.jobs]
+            and tuple(part.share_percent for part in one.parts) == way.split.shares
+        ),
+        key=lambda trial: trial.worth,
+        reverse=True,
+    )
     if as_json:
         rows = [to_row(point) for point in points]
         found = [asdict(result) for result in sets]
@@ -300,14 +314,6 @@ def _show_campaign(
     ):
         if line:
             console.print(line, highlight=False)
-
-
-def _profiles(answer: ReportJson, store: Store) -> list[SoloPoint]:
-    """All jobs alone on such GPUs."""
-    model = answer["gpu_model"]
-    stored = store.solo_points(gpu_model=model)
-    bundled = (p for p in bundled_points() if isinstance(p, SoloPoint)) if answer["replay"] else ()
-    return stored + [point for point in bundled if point.gpu_model == model]
 
 
 def _measured_pairs(campaign: Campaign) -> int:
@@ -397,19 +403,6 @@ def _ways(
         card=card or with_units(find_gpu(gpu), settings),
     )
     return [way for way, _ in forecasting.recommended(own, launch, settings, measured=True)]
-
-
-def _trials(ways: Sequence[LaunchSet], results: Sequence[reports.SetResult]) -> list[Trial]:
-    """What the jobs did in those of the ways that were measured, the best first."""
-    found = (
-        Trial(way, one.speeds, [part.latency_p99_ms for part in one.parts], one.power_w)
-        for way in ways
-        for one in results
-        if (one.mode == "time-sliced") == (way.split.sharing == "time-sliced")
-        and [part.job for part in one.parts] == [job.name for job in way.jobs]
-        and tuple(part.share_percent for part in one.parts) == way.split.shares
-    )
-    return sorted(found, key=lambda trial: trial.worth, reverse=True)
 
 
 def _answer(

@@ -102,7 +102,12 @@ def watch(
     progress = told.progress if told else ProgressSettings()
     job = seen_job(command, workdir_of(pid), progress, read_settings().jobs_dir)
     if save is not None:
-        job = _job(pid, command, save, told)
+        if told is None:
+            raise InputError(
+                f"process {pid} tells nobody how far it is, so it makes no job",
+                fix=" ".join(_how(pid, command, told, save)),
+            )
+        job = replace(inline_job(save, command, told.progress), workdir=workdir_of(pid))
         file = read_settings().jobs_dir / f"{job.name}.yaml"
         if file.exists():
             raise InputError(f"{file} is there already", fix="choose another name")
@@ -202,15 +207,6 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
     if seen.together:
         yield "none of it was tried, and a job that runs cannot move; to start them so:"
         yield from (one.command for one in seen.together)
-
-
-def _job(pid: int, command: Sequence[str], name: str, told: ToldProgress | None) -> Job:
-    if told is None:
-        raise InputError(
-            f"process {pid} tells nobody how far it is, so it makes no job",
-            fix=" ".join(_how(pid, command, told, name)),
-        )
-    return replace(inline_job(name, command, told.progress), workdir=workdir_of(pid))
 
 
 def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:

@@ -13,7 +13,7 @@ from advisor.core.wording import count_of
 from advisor.errors import STOPPED, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction, InputPredictions
+from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
 from advisor_cli.console import (
     AllowUnsafe,
     AsJson,
@@ -30,7 +30,7 @@ from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
-from advisor_power.data.language import DTYPES, SWEEPS, OperandPair, parse_operands
+from advisor_power.data.language import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
     InputCase,
@@ -111,16 +111,6 @@ def predicted_table(found: Sequence[InputPrediction]) -> Table:
         ("unlike", lambda one: " ".join(one.unmeasured)),
     )
     return table_of(columns, found, [name for name, _ in PREDICTED])
-
-
-def _predicted_lines(found: InputPredictions, manifest: InputManifest) -> Iterator[str]:
-    """What the predictions rest on, and what of them does not."""
-    first = found.predictions[0]
-    yield (
-        f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
-        f"intervals; {manifest.line}"
-    )
-    yield from _notes_of(found.predictions)
 
 
 def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
@@ -243,20 +233,16 @@ def _cases_of(
         raise InputError(f"--dtype {dtype} is not known", fix=f"there are {', '.join(DTYPES)}")
     pairs = [parse_operands(text) for text in operands]
     for name in presets:
-        pairs += _sweep(name, dtype)
+        sweep = next((s for s in SWEEPS if f"T{s.takeaway}" == name.upper()), None)
+        if sweep is None:
+            raise InputError(f"--preset {name} is not known", fix=f"there are T1 to T{len(SWEEPS)}")
+        pairs += sweep.pairs(dtype).values()
     if not pairs:
         raise InputError(
             "no operands were given",
             fix="write them, as in advisor power input 'normal(0,1)', or name a --preset T12",
         )
     return list(dict.fromkeys(case_of(str(pair), parse_shape(shape), dtype) for pair in pairs))
-
-
-def _sweep(name: str, dtype: str) -> list[OperandPair]:
-    sweep = next((s for s in SWEEPS if f"T{s.takeaway}" == name.upper()), None)
-    if sweep is None:
-        raise InputError(f"--preset {name} is not known", fix=f"there are T1 to T{len(SWEEPS)}")
-    return list(sweep.pairs(dtype).values())
 
 
 def _predict(
@@ -279,7 +265,13 @@ def _predict(
         say(as_json_text(found))
         return
     print_table(predicted_table(found.predictions), width=140)
-    say_lines(_predicted_lines(found, model.manifest))
+    # What the predictions rest on, and what of them does not.
+    first = found.predictions[0]
+    rest = (
+        f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
+        f"intervals; {model.manifest.line}"
+    )
+    say_lines((rest, *_notes_of(found.predictions)))
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
@@ -356,7 +348,10 @@ def tensor(
         say(as_json_text(answer))
     else:
         if found:
-            print_table(_tensor_table(found, with_power=model is not None), width=140)
+            columns = [*_TENSOR]
+            if model is not None:
+                columns += [(name, _expected(cell)) for name, cell in PREDICTED if name != "J"]
+            print_table(table_of(columns, found, [name for name, _ in columns[1:]]), width=140)
             say("\n% of all bits, of elements that are 0, and of different values in a sample")
             say_lines(_power_lines(found, model))
         say_lines(
@@ -393,14 +388,6 @@ _TENSOR: Sequence[tuple[str, Callable[[TensorPower], object]]] = (
     ("zero", lambda one: f"{100 * one.found.zeros:.1f} %"),
     ("distinct", lambda one: f"{100 * one.found.distinct:.1f} %"),
 )
-
-
-def _tensor_table(found: Sequence[TensorPower], *, with_power: bool) -> Table:
-    """A line for each matrix of a file."""
-    columns = [*_TENSOR]
-    if with_power:
-        columns += [(name, _expected(cell)) for name, cell in PREDICTED if name != "J"]
-    return table_of(columns, found, [name for name, _ in columns[1:]])
 
 
 def _expected(cell: Callable[[InputPrediction], object]) -> Callable[[TensorPower], object]:

@@ -14,7 +14,7 @@ from advisor.files import open_home
 from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record, origin_of, power_timing
-from advisor.wire.power import Estimate, Histogram, KernelReport, StretchPower
+from advisor.wire.power import Estimate, Histogram, KernelReport
 from advisor_cli.console import (
     REPLAY,
     AsJson,
@@ -78,19 +78,15 @@ def sensor(
             recorded = read_trace(trace)
         found = record_of(recorded, "replay")
     elif gpu == REPLAY:
-        found = _replay_sensor(gpu_model, console)
+        told, recorded = recorded_sensor(gpu_model)
+        _say_power_replay(console, "recording", told)
+        console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
+        found = record_of(recorded, REPLAY)
     else:
         found = _measure_sensor(gpu, python, read_settings(), console)
     say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
     if not found.accepted:
         raise typer.Exit(_NOT_ACCEPTED)
-
-
-def _replay_sensor(gpu_model: str | None, console: Console) -> SensorRecord:
-    recorded, trace = recorded_sensor(gpu_model)
-    _say_power_replay(console, "recording", recorded)
-    console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
-    return record_of(trace, REPLAY)
 
 
 def _measure_sensor(
@@ -226,8 +222,11 @@ def report_lines(report: KernelReport) -> Iterator[str]:
         f"{_joules(power.sse_energy_j)}"
     )
     yield _ssp_line(power, report.before)
-    if power.stretch:
-        yield from _stretch_lines(power.stretch)
+    if stretch := power.stretch:
+        capped = ", at the power limit" if stretch.power_capped else ""
+        yield f"no gap      {_watts(stretch.power_w)} over {stretch.seconds:.1f} s{capped}"
+        memory_w = stretch.memory_power_w
+        yield f"memory      {_watts(memory_w) if memory_w else stretch.no_memory_power}"
     if launches > 1:
         yield f"a launch    {_joules(report.launch_energy_j)} in steady power"
     yield _difference_line(power)
@@ -280,13 +279,6 @@ def _ssp_line(power: KernelReport, before: str) -> str:
         f"SSP         at the end of {power.ssp_execution} executions: "
         f"{_watts(power.ssp_power_w)}, {_joules(power.ssp_energy_j)}"
     )
-
-
-def _stretch_lines(stretch: StretchPower) -> Iterator[str]:
-    capped = ", at the power limit" if stretch.power_capped else ""
-    yield f"no gap      {_watts(stretch.power_w)} over {stretch.seconds:.1f} s{capped}"
-    memory = _watts(stretch.memory_power_w) if stretch.memory_power_w else stretch.no_memory_power
-    yield f"memory      {memory}"
 
 
 def _difference_line(power: KernelReport) -> str:

@@ -276,24 +276,20 @@ class SlurmAgent:
             room.close()
 
     def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
-        gpu = self._gpu(folder.index)
+        # Where no driver answers these jobs are left out, as others are; it may when the next come.
+        self._gpus = self._gpus or {gpu.index: gpu for gpu in nvml.list_gpus()}
+        if (found := self._gpus.get(folder.index)) is None:
+            raise InputError(
+                f"there is no GPU {folder.index}",
+                why=f"the driver counts {len(self._gpus)} GPUs",
+                fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
+            )
+        gpu = self._gpus[folder.index] = with_units(found, self._settings)
         environment = self._settings.job_environment()
         daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
         source = power_source(gpu, self._settings)
         self._rooms[folder.path] = Room(daemon, source, tenancy(daemon, folder), self._references)
         return self._rooms[folder.path]
-
-    def _gpu(self, index: int) -> Gpu:
-        # Where no driver answers these jobs are left out, as others are; it may when the next come.
-        self._gpus = self._gpus or {gpu.index: gpu for gpu in nvml.list_gpus()}
-        if (found := self._gpus.get(index)) is None:
-            raise InputError(
-                f"there is no GPU {index}",
-                why=f"the driver counts {len(self._gpus)} GPUs",
-                fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
-            )
-        self._gpus[index] = with_units(found, self._settings)
-        return self._gpus[index]
 
 
 def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:

@@ -456,35 +456,47 @@ def _check_pod(spec: Object) -> None:
             ),
         ),
     )
-    for is_so, fault in faults:
-        if is_so:
-            raise fault
+    if fault := next((error for is_so, error in faults if is_so), None):
+        raise fault
 
 
 def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
     booked_percent(container)
     for other in _containers(pod):
         for name, count in _gpus(other):
-            if name not in (names.GPU_RESOURCE, names.SHARE_RESOURCE):
-                raise InputError(
-                    f"{name} is shared by the device plugin",
-                    why="its even split caps every pod, so no other share can be set",
-                    fix=f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
-                )
-            if other is not container:
-                raise InputError(
-                    f"the container {shown(word(other, 'name'))} asks for a GPU, too",
-                    fix="one container of a pod can share a GPU",
-                )
-            if name == names.GPU_RESOURCE and str(count) != "1":
-                raise InputError(
-                    f"the pod asks for {shown(count)} GPUs",
-                    fix=f"a pod that shares asks for {names.GPU_RESOURCE}: 1",
-                )
-            if shape is ON_CLAIM:
-                raise InputError(
-                    f"the container has a claim and asks for {name}", fix="leave one of them out"
-                )
+            faults = (
+                (
+                    name not in (names.GPU_RESOURCE, names.SHARE_RESOURCE),
+                    InputError(
+                        f"{name} is shared by the device plugin",
+                        why="its even split caps every pod, so no other share can be set",
+                        fix=f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
+                    ),
+                ),
+                (
+                    other is not container,
+                    InputError(
+                        f"the container {shown(word(other, 'name'))} asks for a GPU, too",
+                        fix="one container of a pod can share a GPU",
+                    ),
+                ),
+                (
+                    name == names.GPU_RESOURCE and str(count) != "1",
+                    InputError(
+                        f"the pod asks for {shown(count)} GPUs",
+                        fix=f"a pod that shares asks for {names.GPU_RESOURCE}: 1",
+                    ),
+                ),
+                (
+                    shape is ON_CLAIM,
+                    InputError(
+                        f"the container has a claim and asks for {name}",
+                        fix="leave one of them out",
+                    ),
+                ),
+            )
+            if fault := next((error for is_so, error in faults if is_so), None):
+                raise fault
     if not (_asks_for_gpu(container) or shape is ON_CLAIM):
         raise InputError(
             f"the container {shown(word(container, 'name'))} asks for no GPU",

@@ -85,7 +85,14 @@ def read_node(item: Object) -> Node:
     told = word(part(metadata, "annotations"), names.GPUS)
     offered = part(item, "status", "allocatable")
     allocatable = {name: quantity(count) for name, count in offered.items()}
-    refused = _refused(allocatable) if told else ""
+    # A device plugin there gives the same GPUs to pods without limits.
+    faults = (
+        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
+        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
+        for name, count in allocatable.items()
+        if name.startswith(names.GPU_RESOURCE) and count > 0
+    )
+    refused = next(faults, "") if told else ""
     return Node(
         name=word(metadata, "name"),
         labels=labels,
@@ -95,17 +102,6 @@ def read_node(item: Object) -> Node:
         checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
         refused=refused,
     )
-
-
-def _refused(allocatable: Mapping[str, float]) -> str:
-    """A device plugin there gives the same GPUs to pods without limits."""
-    faults = (
-        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
-        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
-        for name, count in allocatable.items()
-        if name.startswith(names.GPU_RESOURCE) and count > 0
-    )
-    return next(faults, "")
 
 
 def _gpus(told: str) -> Iterator[GpuSlot]:
@@ -165,8 +161,12 @@ def fits(spec: Object, node: Node) -> bool:
     required = part(
         spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    terms = parts(required, "nodeSelectorTerms")
-    return not terms or any(_term_holds(term, node) for term in terms)
+    terms, fields = parts(required, "nodeSelectorTerms"), {"metadata.name": node.name}
+    return not terms or any(
+        all(_holds(e, node.labels) for e in parts(term, "matchExpressions"))
+        and all(_holds(e, fields) for e in parts(term, "matchFields"))
+        for term in terms
+    )
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
@@ -177,14 +177,6 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
         return exists
     same = toleration["key"] == taint.get("key")
     return same and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
-
-
-def _term_holds(term: Object, node: Node) -> bool:
-    fields = {"metadata.name": node.name}
-    labels = parts(term, "matchExpressions")
-    return all(_holds(e, node.labels) for e in labels) and all(
-        _holds(e, fields) for e in parts(term, "matchFields")
-    )
 
 
 def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
@@ -335,6 +327,12 @@ def read_pod(item: Object) -> Pod:
     namespace = word(metadata, "namespace")
     gates = tuple(word(gate, "name") for gate in parts(spec, "schedulingGates"))
     ended = part(item, "status").get("phase") in ("Succeeded", "Failed")
+    used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
+    claims = (
+        f"claim {namespace}/{claim['resourceClaimName']}"
+        for claim in parts(spec, "resourceClaims")
+        if word(claim, "name") in used and word(claim, "resourceClaimName")
+    )
     return Pod(
         key=f"{namespace}/{word(metadata, 'name')}",
         uid=word(metadata, "uid"),
@@ -343,7 +341,7 @@ def read_pod(item: Object) -> Pod:
         created_s=_moment(word(metadata, "creationTimestamp")),
         started_s=_moment(word(part(item, "status"), "startTime")) or None,
         user=_user(spec, container),
-        claim=_claim(namespace, spec, container),
+        claim=next(claims, None),
         booked_percent=booked_percent(container),
         requested=requested(spec),
         gates=gates,
@@ -374,16 +372,6 @@ def _user(spec: Object, container: Object) -> str:
         if (user := context.get("runAsUser")) is not None:
             return f"uid {user}"
     return f"the user of image {word(container, 'image')}"
-
-
-def _claim(namespace: str, spec: Object, container: Object) -> str | None:
-    used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
-    claims = (
-        f"claim {namespace}/{claim['resourceClaimName']}"
-        for claim in parts(spec, "resourceClaims")
-        if word(claim, "name") in used and word(claim, "resourceClaimName")
-    )
-    return next(claims, None)
 
 
 def _moment(text: str) -> float:

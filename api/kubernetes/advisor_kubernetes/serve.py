@@ -297,7 +297,7 @@ _GATHER_S = 0.05
 """What changes together is looked at together."""
 
 
-class Chooser:
+class _Chooser:
     """Watches pods and nodes, and decides.
 
     Attributes:
@@ -502,7 +502,7 @@ class Choosing:
         self.username: str | None = None
         self._cluster = cluster
         lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
-        self._chooser = Chooser(cluster, Advice(service), lease, policy, self.metrics)
+        self._chooser = _Chooser(cluster, Advice(service), lease, policy, self.metrics)
         self._stopping = threading.Event()
 
     @property
