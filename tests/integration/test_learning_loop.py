@@ -105,8 +105,7 @@ def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) ->
     bundled = read_measured(None, None)
     both = with_launches(bundled, read_settings())
     assert [source.name for source in both.sources] == [BUNDLED, OF_LAUNCHES]
-    assert both.pairs[:-1] == bundled.pairs
-    assert both.pairs[-1].source == OBSERVED_SOURCE
+    assert (both.pairs[:-1], both.pairs[-1].source) == (bundled.pairs, OBSERVED_SOURCE)
 
 
 def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:

@@ -182,8 +182,7 @@ def test_interrupt_then_the_same_command_goes_on_kernel_command(host: FakeHost) 
     done = host.advisor(*command, "--json")
     assert done.returncode == 0, done.stderr
     answer = read(KernelReport, done.stdout, tolerant=True)
-    assert lines_kept(host)[: len(before)] == before
-    assert len(lines_kept(host)) == 5
+    assert (lines_kept(host)[: len(before)], len(lines_kept(host))) == (before, 5)
     assert (answer.operation, answer.before, answer.runs, answer.golden_runs, answer.dropped) == (
         "gemm m=64 n=64 k=64 bf16",
         "idle",

@@ -98,8 +98,7 @@ def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> N
     assert frame["share_percent"].tolist() == [10, 100]
     for column in ("rate", "power_w"):
         assert frame[column].tolist() == pytest.approx([point[column] for point in points])
-    assert found.lacking is None
-    assert found.problems == []
+    assert (found.lacking, found.problems) == (None, [])
 
 
 SHOWN = {"on", "shard", "how", "why", "notes", "as_json"}

@@ -32,5 +32,4 @@ def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
     assert found["changes"] > 10
     for seen in found["seen"]:
         assert seen in ([[], "bundled"], [versions, "bundled"], [versions, champion])
-    assert found["full"] == StoreError.exit_code
-    assert found["left_when_full"] == [[[], "bundled"], []]
+    assert (found["full"], found["left_when_full"]) == (StoreError.exit_code, [[[], "bundled"], []])

@@ -371,8 +371,7 @@ def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
     found = learn_other_gpu(both.rows, learn)
     # Residuals of log 1.1 against bounds that are 1 % at least.
     needed = pytest.approx(np.log(1.1) / 0.01, abs=1e-3)
-    assert found.widening == {"speed": needed, "power": needed}
-    assert found.pairs_to_par == 2
+    assert (found.widening, found.pairs_to_par) == ({"speed": needed, "power": needed}, 2)
 
 
 values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)

@@ -189,8 +189,7 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     first, second = one, min(other, 100 - one)
     a, b = split_environments(Split((first, second)), total, "amd")
-    assert bits(a) & bits(b) == 0
-    assert bits(a).bit_count() == units_for_share(first, total, "amd")
+    assert (bits(a) & bits(b), bits(a).bit_count()) == (0, units_for_share(first, total, "amd"))
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
 
 

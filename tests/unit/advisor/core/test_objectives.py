@@ -262,8 +262,7 @@ def test_an_hour_of_each_by_hand() -> None:
     assert lifted.time_s == pytest.approx(2.2 * HOUR_S)
     assert lifted.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.2 * 600)
     alone = one_after_the_other(shared, work)
-    assert alone.energy_j / HOUR_S == pytest.approx(750)
-    assert alone.shared_s == 0
+    assert (alone.energy_j / HOUR_S, alone.shared_s) == (pytest.approx(750), 0)
 
 
 @given(pair_results, st.floats(1, 1e5))

@@ -553,8 +553,7 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     (watch.jobs[0] if job else watch.meter).stalls_s += [0.5] * stalls
     watch.go_on(0.25, 0.25)
     account = watch.monitor.account
-    assert account.power_w() == pytest.approx(400)
-    assert account.first.power_w() == pytest.approx(400)
+    assert (account.power_w(), account.first.power_w()) == (pytest.approx(400), pytest.approx(400))
     assert account.first.rates() == (pytest.approx(50), pytest.approx(80))
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
     # Where nobody knows when it was read last, nobody knows how much it was at the end.

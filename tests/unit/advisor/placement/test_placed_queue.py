@@ -477,8 +477,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     found = decision.choice.prediction
     (broken,) = violations(Predictions.of([found]), profiles, pool.limits.of(profiles))
     assert not broken
-    assert one.split == found.split
-    assert one.speeds == tuple(part.speed.value for part in found.parts)
+    assert (one.split, one.speeds) == (found.split, tuple(part.speed.value for part in found.parts))
     assert one.power_w == found.power_w.value
 
 

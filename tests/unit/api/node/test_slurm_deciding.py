@@ -257,8 +257,7 @@ def test_the_others_of_a_set_wait_for_their_turn() -> None:
 def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
     first = begun("n", named=Named(job="n", share_text="40", counted=30), cards={("n1", 0): 30})
     change = decided(first, waiting("2", "k"), waiting("3", "k"), sets=sets_of(3))
-    assert change["2"].named.share_text == "100"
-    assert change["2"].counted == 70
+    assert (change["2"].named.share_text, change["2"].counted) == ("100", 70)
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,7 @@ def test_a_launch_that_is_over_stays_over(state: ServiceState) -> None:
     assert not state.update_launch("1", "running", "{}")
     assert not state.update_launch("nobody", "running", "{}")
     assert [(r.state, r.status) for r in state.launches()] == [("stopped", '{"last": true}')]
-    assert state.launch("nobody") is None
-    assert state.launch("1\0") is None
+    assert (state.launch("nobody"), state.launch("1\0")) == (None, None)
 
 
 @pytest.mark.slow

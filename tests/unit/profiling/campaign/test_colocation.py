@@ -166,8 +166,7 @@ def test_part_is_the_same_whatever_was_measured_before(tmp_path: Path) -> None:
     for number in (1, 2, 1, 2):
         measure(wanted, tmp_path, part=(number, 2))
     found = windows(kept(tmp_path))
-    assert set(found.values()) == {1}
-    assert len(found) == 6 * 4
+    assert (set(found.values()), len(found)) == ({1}, 6 * 4)
 
 
 # going on

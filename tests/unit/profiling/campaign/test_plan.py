@@ -185,8 +185,7 @@ def test_memory_of_job_files(
     members = {"a": job("a", memory_mib=a_mib), "b": job("b", memory_mib=b_mib)}
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=gpu_mib)
     work = expand(plan(pairs=(("a", "b"),)), gpu, members, [])
-    assert len(work.skipped) == skipped
-    assert len(work.mps) == 9 * (1 - skipped)
+    assert (len(work.skipped), len(work.mps)) == (skipped, 9 * (1 - skipped))
 
 
 BOTH = jobs(["bert", "triad"])

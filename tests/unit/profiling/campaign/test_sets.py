@@ -105,8 +105,7 @@ def test_set_that_does_not_fit_into_memory() -> None:
         "small-0 needs 60000 MiB, small-1 60000 MiB and small-2 60000 MiB, together more than "
         "136582 MiB (95 % of NVIDIA H200)"
     )
-    assert work.skipped == (Skipped(("small-0", "small-1", "small-2"), reason),)
-    assert work.mps == ()
+    assert (work.skipped, work.mps) == ((Skipped(("small-0", "small-1", "small-2"), reason),), ())
 
 
 def test_limits_are_at_safe_counts() -> None:
