@@ -699,8 +699,7 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     shown = visit.page.locator("table[aria-label='Job by job'] tbody tr").all_inner_texts()
     models = {job["gpu_model"] for job in jobs}
     rows = {(row.split()[0], next(m for m in models if m in row)): row for row in shown}
-    assert len(models) == 2
-    assert len(rows) == len(shown)
+    assert (len(models), len(rows)) == (2, len(shown))
     for job in jobs:
         fraction = job["bars"]["energy-efficiency"]["fraction_percent"]
         assert f"{float(f'{fraction:.3g}'):g}" in rows.pop((job["job"], job["gpu_model"]))

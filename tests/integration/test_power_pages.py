@@ -138,8 +138,7 @@ def test_colours_of_parts_can_be_told_from_both_grounds() -> None:
     style = STYLE.read_text()
     grounds = re.findall(r"--(?:ground|raised): (#\w{6});", style)
     colours = re.findall(r"\.part-(\w+) \{ fill: (#\w{6}); \}", style)
-    assert len(grounds) == 4
-    assert [name for name, _ in colours] == list(PARTS)
+    assert (len(grounds), [name for name, _ in colours]) == (4, list(PARTS))
     assert dict(colours) == COLOURS, "a report has others"
     for _, colour in colours:
         for ground in grounds:

@@ -200,8 +200,7 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     least = 0.0 if alone else apart.worth * (1 + request.policy.min_gain)
     enough = [option.worth for option in kept if option.worth >= least]
     assert apart is found.apart
-    assert apart.sharing == "exclusive"
-    assert (found.choice is None) == (not enough)
+    assert (apart.sharing, found.choice is None) == ("exclusive", not enough)
     assert found.choice is None or found.call is None
     if choice := found.choice:
         assert choice in shared
@@ -698,8 +697,7 @@ def test_fine_splits_that_cannot_be_meant() -> None:
 def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
     running = Running(split=Split((30.0, 50.0)), cap_percent=50.0)
     *joined, apart = options_of([SMALL, SMALL, BIG], running=running)
-    assert str(apart) == "exclusive"
-    assert {split.shares[:2] for split in joined} == {(30.0, 50.0)}
+    assert (str(apart), {split.shares[:2] for split in joined}) == ("exclusive", {(30.0, 50.0)})
     assert max(split.shares[2] for split in joined) == 50
     free = Running(split=without_limits("uncapped", 2), cap_percent=WHOLE)
     assert [*map(str, options_of([SMALL, SMALL, BIG], running=free))] == ["uncapped", "exclusive"]

@@ -741,8 +741,7 @@ def test_another_demand_renews_once_what_is_expected(
         return
     server = watch.monitor.jobs[0].status()
     assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
-    assert server.predicted_rate == LESS.jobs[0].rate
-    assert watch.outcomes == ["running", outcome]
+    assert (server.predicted_rate, watch.outcomes) == (LESS.jobs[0].rate, ["running", outcome])
     told = watch.monitor.alarms()
     assert told[0].startswith("20 steps/s arrive at serve, which declares 60")
     assert (len(told), "serve breaks its promise" in told[-1]) == (1 + bool(broken), bool(broken))

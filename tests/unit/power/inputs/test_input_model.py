@@ -255,8 +255,7 @@ def test_below_the_limit_power_is_expected_and_at_it_speed(folder: Path) -> None
         1900.0,
         (),
     )
-    assert few.usual_ratio == pytest.approx(1)
-    assert few.most is None
+    assert (few.usual_ratio, few.most) == (pytest.approx(1), None)
     every = predictor.predict(asked(units=None))
     assert every.units == 132
     assert every.at_limit
@@ -813,8 +812,7 @@ def kept_result(text: str = "normal(0,1)", watts: float = 400.0, **of: object) -
 
 def test_a_result_becomes_a_point_that_a_file_holds(tmp_path: Path) -> None:
     (point,), left_out = points_of([kept_result("normal(0,1)|sparse(0.5)")])
-    assert left_out == {}
-    assert set(point.features) == set(FEATURES)
+    assert (left_out, set(point.features)) == ({}, set(FEATURES))
     assert 0.4 < point.features["a_zeros"] < 0.6
     assert (point.group, point.real, point.held_back) == ("normal|sparse", False, False)
     assert (point.power_w, point.idle_w, point.power_limit_w) == (400, 100, 700)

@@ -241,8 +241,7 @@ def test_same_seed_gives_the_same_noise() -> None:
         show(ReplayTestbed(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
         for seed in ("a", "a", "b")
     )
-    assert one == same
-    assert len({*one, *other}) == 10
+    assert (one, len({*one, *other})) == (same, 10)
 
 
 def test_noise_has_the_size_of_the_recorded_errors() -> None:
