@@ -127,8 +127,7 @@ def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     last = await_end(h200, name)
     assert (last["code"], last["try_s"], last["pair_number"]) == ("supervisor-gone", 10.0, 1)
     await_nobody(h200)
-    shown = h200.advisor("launches", "show", name).stdout
-    assert "failed, way 2 of 2 on trial" in shown
+    assert "failed, way 2 of 2 on trial" in h200.advisor("launches", "show", name).stdout
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 

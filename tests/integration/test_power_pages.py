@@ -73,8 +73,7 @@ def test_a_pair_says_at_each_split_who_lowers_the_clock(visit: Visit, served: Ra
         assert visit.text("#jostling").lower().startswith(one["jostling"].lower())
         left = one["power"]["headroom_w"]
         assert f"{abs(round(left))} W" in visit.text("#jostling").split(". ")[-1]
-        chosen = visit.page.locator(f"{TABLE} tr.chosen th")
-        assert chosen.all_inner_texts() == [split]
+        assert visit.page.locator(f"{TABLE} tr.chosen th").all_inner_texts() == [split]
         seen.add(split)
         visit.page.keyboard.press("ArrowRight")
     assert len(seen) > 3

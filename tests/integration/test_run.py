@@ -108,8 +108,7 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
-    plan = h100.answer("run", *names, "--dry-run")
-    assert "resnet50-train-b2" in plan["running"]
+    assert "resnet50-train-b2" in h100.answer("run", *names, "--dry-run")["running"]
     anew = h100.answer("run", *names, "--dry-run", "--fresh")
     assert sorted([one["job"] for one in anew["first"]] + anew["waiting"]) == sorted(names)
     assert anew["running"] == []

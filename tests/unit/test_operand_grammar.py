@@ -124,8 +124,7 @@ def test_keys_of_kept_results_stay(keys: list[str]) -> None:
 @pytest.fixture(scope="module")
 def keys() -> list[str]:
     """Of all results that are kept here, and of the points that come with advisor."""
-    root = Path(__file__).parents[2]
-    files = (root / "docs/measurements/power/inputs").glob("*.jsonl")
+    files = (Path(__file__).parents[2] / "docs/measurements/power/inputs").glob("*.jsonl")
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return sorted(
         {line["case"]["operands"] for line in lines}

@@ -248,8 +248,7 @@ def test_a_family_is_left_out_whole(data: Data) -> None:
 
 
 def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
-    alone = data.rows.take(data.rows.run == data.rows.run[0])
-    assert not has_other_runs(alone)
+    assert not has_other_runs(data.rows.take(data.rows.run == data.rows.run[0]))
     number = np.arange(len(data.rows)) % 2
     rows = data.rows.assign(
         run=np.where(number, "second", "first"),

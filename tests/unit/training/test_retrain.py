@@ -155,8 +155,7 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
     (site.models / "history.jsonl").unlink()
     (site.models / "retrain/last.json").unlink()
     before = site.registry.versions()
-    report = site.night(0)
-    assert report.outcome == "promoted"
+    assert site.night(0).outcome == "promoted"
     assert [site.registry.champion()] == site.registry.versions() == before
 
 

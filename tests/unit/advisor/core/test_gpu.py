@@ -420,8 +420,7 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     assert len(split_environments(three, 132, "nvidia")) == 3
     assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
     two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
-    masks = [env.get("HSA_CU_MASK") for env in two]
-    assert masks == [None, "0:0-79", "0:152-303", None]
+    assert [env.get("HSA_CU_MASK") for env in two] == [None, "0:0-79", "0:152-303", None]
 
 
 @given(st.lists(st.tuples(shares, st.booleans()), min_size=2, max_size=7), st.randoms())

@@ -197,8 +197,7 @@ def test_best_does_not_depend_on_the_order(
 ) -> None:
     chosen = best(given_candidates, OBJECTIVES[name], 0.01)
     random.shuffle(given_candidates)
-    again = best(given_candidates, OBJECTIVES[name], 0.01)
-    assert again.split == chosen.split
+    assert best(given_candidates, OBJECTIVES[name], 0.01).split == chosen.split
 
 
 @pytest.mark.parametrize(
@@ -308,8 +307,7 @@ def test_of_more_jobs_those_that_are_left_go_on_one_after_the_other(
 ) -> None:
     alone_s = tuple(seconds for _, seconds in jobs)
     assume(sum(alone_s) > 0)
-    shared = SplitResult(tuple(part for part, _ in jobs), power_w)
-    found = finish(shared, Work(alone_s))
+    found = finish(SplitResult(tuple(part for part, _ in jobs), power_w), Work(alone_s))
     assert found.shared_s == min(seconds / part.speed for part, seconds in jobs)
     left_s = [seconds - found.shared_s * part.speed for part, seconds in jobs]
     assert found.time_s == pytest.approx(found.shared_s + sum(left_s))

@@ -610,8 +610,7 @@ def test_one_job_that_fills_is_looked_at_under_every_safe_count() -> None:
     host = checked_with(132, frozenset(range(40, 110, 2)))
     own = [w for w in limited([SMALL, BIG, SMALL], host) if w.shares[0] == WHOLE]
     assert {w.shares[2] for w in own} == {WHOLE}
-    found = {units_of(w.shares[1]) for w in own}
-    assert found == {*range(12, 40, 2), *range(110, 132, 2)}
+    assert {units_of(w.shares[1]) for w in own} == {*range(12, 40, 2), *range(110, 132, 2)}
 
 
 @pytest.mark.parametrize("filling", range(8))

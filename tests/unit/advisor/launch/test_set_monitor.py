@@ -443,8 +443,7 @@ def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
 
 def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -> None:
     """After five seconds: one that is ready may have no context yet."""
-    nobody = Sight(frozenset(), None)
-    watch = Watch(patch, backend={"seen": nobody})
+    watch = Watch(patch, backend={"seen": Sight(frozenset(), None)})
     watch.go_on(5)
     assert watch.monitor.alarms() == []
     watch.go_on(1)
@@ -592,8 +591,7 @@ LONG_S = 3 + WINDOWS * (WINDOW_S + 1)
 
 
 def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) -> Watch:
-    others = [Script() for _ in jobs[1:]]
-    return Watch(patch, server, *others, jobs=jobs, **spec)
+    return Watch(patch, server, *[Script() for _ in jobs[1:]], jobs=jobs, **spec)
 
 
 def test_a_promise_that_is_broken_for_some_windows_is_told(

@@ -207,8 +207,7 @@ def test_no_rate_falls_and_none_leaves_the_measured_ones(found: list[tuple[float
     assert max(made) <= max(rates) * (1 + 1e-9)
     if rates == sorted(rates):
         assert made == rates
-    again = non_decreasing_rates(made, [0.0] * len(made))
-    assert again == pytest.approx(made)
+    assert non_decreasing_rates(made, [0.0] * len(made)) == pytest.approx(made)
 
 
 def test_a_dip_goes_to_what_is_known_better() -> None:

@@ -208,8 +208,7 @@ def test_long_kernels_starve_a_job_of_short_ones() -> None:
 
 def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there() -> None:
     filling = of_kernels("filling", 10e-6, 99.0)
-    waits = of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",))
-    assert speeds_of(waits, filling)[0] == 1.0
+    assert speeds_of(of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",)), filling)[0] == 1.0
     assert speeds_of(of_kernels("small", 40e-6, 4.0), filling)[0] < 0.9
 
 
@@ -340,8 +339,7 @@ def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
 
 
 def test_a_job_without_counters_is_taken_to_fill() -> None:
-    nothing = profile("x", columns={"sm_active_percent": np.full(10, np.nan)})
-    assert fills(nothing)
+    assert fills(profile("x", columns={"sm_active_percent": np.full(10, np.nan)}))
     assert not fills(job("small", 49.0))
 
 

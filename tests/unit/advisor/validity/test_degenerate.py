@@ -74,8 +74,7 @@ def test_job_of_zeros_is_not_judged_by_a_run_with_other_data() -> None:
 
 
 def test_a_drop_within_the_error_of_power_is_none() -> None:
-    points = [at(50, rate=1.0, power_w=77.0), at(100, rate=1.0, power_w=79.0)]
-    assert flagged(points) == []
+    assert flagged([at(50, rate=1.0, power_w=77.0), at(100, rate=1.0, power_w=79.0)]) == []
 
 
 def test_a_lower_clock_takes_less_honestly() -> None:

@@ -267,8 +267,7 @@ def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
 def test_a_set_keeps_the_rules_of_a_pair(more: dict[str, Any]) -> None:
     short = {"p": replace(PARTITION, most_min=110)}
     jobs = [waiting("1", "k"), waiting("2", "k"), waiting("3", "k", **more)]
-    change = decided(*jobs, sets=sets_of(3), partitions=short)
-    assert change["1"].counted == 51
+    assert decided(*jobs, sets=sets_of(3), partitions=short)["1"].counted == 51
 
 
 def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
@@ -513,8 +512,7 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
     assert read_job(folder) is None
     (folder / "share").unlink()
     assert read_job(folder) is None
-    other = job_folder(tmp_path, "43", "nightly run")
-    assert read_job(other) is None
+    assert read_job(job_folder(tmp_path, "43", "nightly run")) is None
     assert read_job(folder.with_name("44")) is None
 
 

@@ -82,8 +82,7 @@ def test_what_cannot_share_stays_as_it_is(
 
 
 def test_srun_stays_as_it_is(plugin: Plugin) -> None:
-    job = {key: value for key, value in BATCH.items() if key != "script"}
-    [done] = plugin.submit(job)
+    [done] = plugin.submit({key: value for key, value in BATCH.items() if key != "script"})
     assert done["tres_per_node"] == "gres:gpu:1"
     assert "only batch jobs" in done["admin_comment"]
 

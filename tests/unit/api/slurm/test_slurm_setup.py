@@ -192,7 +192,6 @@ def test_other_jobs_lose_what_a_parent_had(folder: Path) -> None:
 
 
 def test_of_several_tasks_one_counts(folder: Path, job: Path) -> None:
-    before = f"{job}/progress"
-    lines = task_prolog(folder, 0, SLURM_PROCID="1", ADVISOR_PROGRESS_FILE=before)
+    lines = task_prolog(folder, 0, SLURM_PROCID="1", ADVISOR_PROGRESS_FILE=f"{job}/progress")
     assert "unset ADVISOR_PROGRESS_FILE" in lines
     assert not any("export ADVISOR_PROGRESS_FILE" in line for line in lines)

@@ -197,8 +197,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    found = [folder, *folder.rglob("*")]
-    return {path.name: path.stat().st_mode & 0o777 for path in found}
+    return {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.rglob("*")]}
 
 
 def opened(home: Path) -> set[str]:

@@ -167,8 +167,7 @@ def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
     bounds = bounds_of(residuals_of(learned, as_run_w))
     assert -0.1 < bounds["bf16"].low < 0 < bounds["bf16"].high < 0.1
     fresh = points(switching, seed=7, groups=40, noise=noise)
-    residuals = residuals_of(fresh, physics_and_trees(learned)(fresh))
-    assert 0.85 < held(residuals, bounds) <= 1
+    assert 0.85 < held(residuals_of(fresh, physics_and_trees(learned)(fresh)), bounds) <= 1
 
 
 def test_noise_of_the_reference_is_the_floor() -> None:
@@ -844,8 +843,7 @@ def test_a_clock_that_was_held_back_is_told_by_the_rate() -> None:
     free = kept_result()
     slow = replace(free.rate, value=0.8 * free.rate.value)
     hot = kept_result("ones", rate=slow, throttle_reasons=("sw-thermal",), sm_clock_mhz=1500.0)
-    limited = replace(hot, throttle_reasons=("sw-power-cap",))
-    found, _ = points_of([free, hot, limited])
+    found, _ = points_of([free, hot, replace(hot, throttle_reasons=("sw-power-cap",))])
     assert [(p.throttled, p.at_limit) for p in found] == [
         (False, False),
         (True, False),

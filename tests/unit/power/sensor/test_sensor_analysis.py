@@ -348,10 +348,8 @@ def test_locked_waves_begin_at_every_phase(period_s: float, seed: int) -> None:
     phases = [stage.on[0][0] / period_s for stage in locked]
     assert max(phases) - min(phases) > 0.5
     for stage in locked:
-        on_s = sum(b - a for a, b in stage.on)
-        assert on_s == pytest.approx(len(stage.on) * period_s / 2)
-        starts = [a for a, _ in stage.on]
-        assert np.diff(starts) == pytest.approx(period_s)
+        assert sum(b - a for a, b in stage.on) == pytest.approx(len(stage.on) * period_s / 2)
+        assert np.diff([a for a, _ in stage.on]) == pytest.approx(period_s)
     assert steps_and_bursts(seed) == steps_and_bursts(seed)
     assert steps_and_bursts(seed) != steps_and_bursts(seed + 1)
 

@@ -346,8 +346,7 @@ def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None
     names = [f"j{number:02}" for number in range(count)]
     kinds = even_kinds(names)
     for seed in "abc":
-        drawn = sample(names, 3 * count, seed, kinds, selves=selves)
-        assert not unmet(names, kinds, drawn)
+        assert not unmet(names, kinds, sample(names, 3 * count, seed, kinds, selves=selves))
 
 
 def test_selves_have_their_part_of_a_sample() -> None:

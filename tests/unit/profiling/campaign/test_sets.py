@@ -68,8 +68,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_named_sets_keep_their_limits() -> None:
     """Processes alike are told apart, and one of another limit is another process."""
-    named = read_set("small-1+small-0+small-0@50+small-1", "")
-    (target,) = windows({"sets": (named,)}).mps
+    (target,) = windows({"sets": (read_set("small-1+small-0+small-0@50+small-1", ""),)}).mps
     assert [(str(spec), spec.copy) for spec in target.specs] == [
         ("small-0 at 50 %", 0),
         ("small-0 at 100 %", 0),

@@ -353,8 +353,7 @@ def test_only_windows_of_the_way_of_sharing_are_found(mode: str, modes: set[str]
         pair_point(share, 100 - share, mode=recorded)
         for share, recorded in ((30, "mps"), (40, "cu_mask"), (50, "uncapped"), (60, "time-sliced"))
     ]
-    found = preferred(pairs, mode).values()
-    assert {p.mode for p in found} == modes
+    assert {p.mode for p in preferred(pairs, mode).values()} == modes
 
 
 @pytest.mark.parametrize("mode", ["mps", "uncapped"])

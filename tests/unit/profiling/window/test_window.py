@@ -259,8 +259,7 @@ def test_a_queue_that_is_not_emptied_in_two_minutes_is_flagged() -> None:
     assert (window.drains, window.settle_s) == (True, pytest.approx(120, abs=1))
     behind = measure(queue(VirtualClock(), 40), RULES)
     assert (behind.drains, behind.settle_s < 4) == (False, True), "it is never empty"
-    short = measure(queue(VirtualClock(), 67, waits_s=20), rules_for(0.1))
-    assert short.settle_s < 7
+    assert measure(queue(VirtualClock(), 67, waits_s=20), rules_for(0.1)).settle_s < 7
 
 
 def test_latencies_are_those_of_the_window_alone() -> None:
@@ -477,8 +476,7 @@ def test_kernels_of_a_unit_by_the_rates_of_a_probe(
     if hold_s:
         assert told["kernel_hold_s"] == pytest.approx(hold_s, rel=0.01)
     # Together the kernels of a unit hold the GPU for what the probe lost, whatever their number.
-    lost = 1 - rates[2] / 9684
-    assert n * told["kernel_hold_s"] * rates[1] == pytest.approx(lost)
+    assert n * told["kernel_hold_s"] * rates[1] == pytest.approx(1 - rates[2] / 9684)
 
 
 COUNTERS = Counters(

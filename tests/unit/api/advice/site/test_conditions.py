@@ -118,8 +118,7 @@ def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
     assert known.drifts_of(of) == (drift(),)
     (said,) = known.warnings(of)
     assert said == f"{drift().text}; intervals are wider: advisor profile a"
-    anywhere = Conditions(drifts=all_drifts)
-    assert [d.ratio for d in anywhere.drifts_of(of)] == [0.1]
+    assert [d.ratio for d in Conditions(drifts=all_drifts).drifts_of(of)] == [0.1]
 
 
 # launches beside what is expected

@@ -260,6 +260,5 @@ def test_windows_that_were_seen_make_one_estimate(settings: Settings) -> None:
     assert (counted.rate_unit, counted.whole_gpu_rate) == (short.rate_unit, 17.5)
     assert counted.whole_gpu_power_w == pytest.approx((300 * 60 + 400 * 180 + 320 * 60) / 300)
     assert (never.rate_unit, never.whole_gpu_rate) == (UNCOUNTED_UNIT, 1.0)
-    everything = all_profiles(settings, BUNDLED_MODEL)
-    assert {"mine", "never", "bert-train"} <= everything.keys()
+    assert {"mine", "never", "bert-train"} <= all_profiles(settings, BUNDLED_MODEL).keys()
     assert own_profiles(settings) == {}, "an audit takes these for sure"
