@@ -16,7 +16,7 @@ from launched import (
     launch,
     wait_for_line,
 )
-from reading import answer_of
+from reading import answer_of, some
 
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
@@ -150,8 +150,7 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
     with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
         wait_for_line(process, " running ")
         process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        rest = process.stdout.read()
+        rest = some(process.stdout).read()
     assert process.returncode == 0, rest
     assert "STOPPED after " in rest
     await_nobody(jobs)

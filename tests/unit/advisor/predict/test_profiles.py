@@ -11,6 +11,7 @@ import small_model
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Scripted, profile
+from reading import some
 from simple_pairs import solo
 from store_points import point
 
@@ -291,8 +292,7 @@ def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
     found = serving().p99_alone_ms(share)
     below = max(s for s in P99_MS if s <= share)
     above = min(s for s in P99_MS if s >= share)
-    assert found is not None
-    assert P99_MS[above] - 1e-9 <= found <= P99_MS[below] + 1e-9
+    assert P99_MS[above] - 1e-9 <= some(found) <= P99_MS[below] + 1e-9
 
 
 @pytest.mark.parametrize("share", [5.0, 9.99, 100.5])
@@ -331,8 +331,7 @@ def test_no_answer_breaks_what_a_server_needs(
     assert p.split.sharing != "exclusive"
     assert p.parts[0].speed.low >= 0.98
     alone_ms = serving().p99_alone_ms(p.split.shares[0])
-    assert alone_ms is not None
-    assert alone_ms <= (most_ms or 5 * 8.0)
+    assert some(alone_ms) <= (most_ms or 5 * 8.0)
 
 
 DEMAND = 100.0
