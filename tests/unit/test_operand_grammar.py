@@ -190,8 +190,7 @@ def test_texts_of_one_meaning_have_one_key(same: str) -> None:
 def test_bad_text_is_refused_with_its_place(text: str, where: str, what: str) -> None:
     with pytest.raises(InputError) as error:
         parse_operands(text)
-    assert where in str(error.value)
-    assert what in str(error.value)
+    assert all(part in str(error.value) for part in (where, what))
 
 
 @given(st.text(max_size=60))

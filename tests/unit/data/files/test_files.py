@@ -467,8 +467,7 @@ def test_points_of_some_jobs_are_those_of_all_points_that_are_of_these_jobs() ->
 
 
 def test_no_job_and_a_job_that_was_not_measured_have_no_points() -> None:
-    assert bundled_solo_points(()) == []
-    assert bundled_solo_points(["bert"]) == []
+    assert bundled_solo_points(()) == bundled_solo_points(["bert"]) == []
 
 
 # What is refused of points that are brought in, and what is said of those that are taken.

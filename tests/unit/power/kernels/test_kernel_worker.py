@@ -271,8 +271,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 def test_interpreter_without_pytorch_is_named() -> None:
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
     said = str(gpu_worker.failed(fault, Path("output.log")))
-    assert "this interpreter has no PyTorch" in said
-    assert "--python" in said
+    assert all(part in said for part in ("this interpreter has no PyTorch", "--python"))
 
 
 class Said:
