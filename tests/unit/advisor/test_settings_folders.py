@@ -100,7 +100,6 @@ def test_variables_replace_fields_of_the_policy() -> None:
         objective="throughput", min_speed=0.5, p99_times_alone=3, min_gain=0.1, chance=0.8,
         prices=Prices(kwh=0.2),
     )  # fmt: skip
-    assert read_settings(values).policy == wanted
-    assert read_settings({}).policy == POLICY
+    assert (read_settings(values).policy, read_settings({}).policy) == (wanted, POLICY)
     with pytest.raises(InputError, match=r"ADVISOR_CHANCE is 0\.3\. give a number from 0\.5"):
         read_settings({"ADVISOR_CHANCE": "0.3"})

@@ -227,8 +227,7 @@ def test_another_definition_of_the_job_is_no_reference(
     "fields", [{"share_percent": 90.0}, {"rate": 0.0}, {"power_w": None}, {"power_w": 0.0}]
 )
 def test_what_cannot_be_divided_by_is_no_reference(fields: dict[str, Any]) -> None:
-    assert whole_gpu([solo(**fields)]) == []
-    assert len(whole_gpu([solo()])) == 1
+    assert (whole_gpu([solo(**fields)]), len(whole_gpu([solo()]))) == ([], 1)
 
 
 @pytest.mark.parametrize("counter", MEMORY_COUNTERS)

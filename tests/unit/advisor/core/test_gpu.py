@@ -171,8 +171,7 @@ def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
 @each_gpu
 def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor) -> None:
     counts = grantable(total, vendor)
-    assert counts[-1] == total
-    assert {b - a for a, b in pairwise(counts)} == {quantum(total, vendor)}
+    assert (counts[-1], {b - a for a, b in pairwise(counts)}) == (total, {quantum(total, vendor)})
     for count in counts:
         assert units_for_share(share_for_units(count, total, vendor), total, vendor) == count
 
@@ -314,29 +313,32 @@ def test_texts(text: str, split: Split) -> None:
     assert parse_split(text) == split
 
 
-@pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
-def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
-    with pytest.raises(InputError) as refused:
-        parse_split(text)
-    assert str(refused.value) == (
-        f"the split {text!r} is not possible. the driver takes 0 and percentages above 100 as no "
-        "limit at all. give shares above 0 and at most 100 %."
-    )
+NO_LIMIT = (
+    "the split {!r} is not possible. the driver takes 0 and percentages above 100 as no limit at "
+    "all. give shares above 0 and at most 100 %."
+)
+HOW = "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced or exclusive."
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["time sliced", "", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90",
-     "50%/50%", "low/100", "100:LOW/50"],
+    ("text", "message"),
+    [
+        # The driver takes these as no limit.
+        *((text, NO_LIMIT) for text in ("0/100", "50/0", "50/101", "0/0")),
+        ("time sliced", "{!r} is not a split. the nearest is time-sliced. " + HOW),
+        *(
+            (text, "{!r} is not a split. " + HOW)
+            for text in (
+                "", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90",
+                "50%/50%", "low/100", "100:LOW/50",
+            )
+        ),
+    ],
 )  # fmt: skip
-def test_what_is_no_split(text: str) -> None:
-    near = "the nearest is time-sliced. " if text == "time sliced" else ""
+def test_what_is_no_split(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         parse_split(text)
-    assert str(refused.value) == (
-        f"{text!r} is not a split. {near}"
-        "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced or exclusive."
-    )
+    assert str(refused.value) == message.format(text)
 
 
 @pytest.mark.parametrize("found", [(), (0.0,), (0.0, 50.0), (50.0, float("nan"))])
@@ -432,8 +434,7 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
     assume(len(low) < len(seats))
     written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
     split = parse_split(written, len(seats))
-    assert split.below_normal == low
-    assert parse_split(str(split), len(seats)) == split
+    assert (split.below_normal, parse_split(str(split), len(seats))) == (low, split)
     variables = split_environments(split, 132, "nvidia")
     assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
     order = chance.sample(range(len(seats)), len(seats))

@@ -301,8 +301,7 @@ def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
     file.write_bytes(bytes(8))
     progress = Progress()
     progress.add(5, value=1.0, latency_s=0.1)
-    assert read(file) == Reported()
-    assert read_latencies(file) == ()
+    assert (read(file), read_latencies(file)) == (Reported(), ())
     with closing(CounterFile(file)) as counter:
         assert counter.read() == 5
 
