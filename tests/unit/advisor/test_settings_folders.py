@@ -35,8 +35,7 @@ def test_the_runtime_folder_of_another_session_is_not_taken() -> None:
     """`su` and `sudo -E` keep the variable."""
     with shared_folder() as shared:
         mallory_does("mkdir", shared / "hers")
-        found = read_settings({"XDG_RUNTIME_DIR": str(shared / "hers")})
-        assert found.runtime_dir == Path(OWN)
+        assert read_settings({"XDG_RUNTIME_DIR": str(shared / "hers")}).runtime_dir == Path(OWN)
 
 
 def test_who_takes_the_name_of_our_folder_blocks_no_gpu(

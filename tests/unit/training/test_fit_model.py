@@ -196,8 +196,7 @@ def trained() -> Trained:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
     folder = tmp_path_factory.mktemp("memory")
-    made = make_artefact(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC))
-    write_artefact(folder, made)
+    write_artefact(folder, make_artefact(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC)))
     return folder
 
 

@@ -107,8 +107,7 @@ def test_jobs_in_any_order_are_one_pair() -> None:
     ]
     measurement = only(points).main
     assert measurement.jobs == ("a", "b")
-    result = measurement.nine[Split((30.0, 70.0))]
-    assert tuple(part.rate for part in result.parts) == (0.25, 0.7)
+    assert tuple(part.rate for part in measurement.nine[Split((30.0, 70.0))].parts) == (0.25, 0.7)
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:

@@ -107,9 +107,9 @@ def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
     watch.go_on(1.5)
     assert watch.outcomes == ["hung", "running"]
     first, _ = watch.monitor.jobs
-    assert first.code == "job-hung"
-    assert first.error == (
-        "a made no progress for 30 s; its output is in /launch/a/output.log; the end of it:\nstuck"
+    assert (first.code, first.error) == (
+        "job-hung",
+        "a made no progress for 30 s; its output is in /launch/a/output.log; the end of it:\nstuck",
     )
     assert [job.stops for job in watch.jobs] == [1, 0]
 

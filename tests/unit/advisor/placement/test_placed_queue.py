@@ -713,8 +713,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
         Pool(gpu_model=model, gpus=2, profiles=of, limits=Request(), idle_power_w=70.0)
         for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
     ]
-    kinds = [Kind(name="a", count=2), Kind(name="b", count=2)]
-    placing = make_placing(kinds, pools, aim, prices)
+    placing = make_placing([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
     assert np.isfinite(placing.lag).all()
     plan = place(placing)
     assert plan.seated == 4

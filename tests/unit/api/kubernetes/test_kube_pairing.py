@@ -239,8 +239,7 @@ def test_who_began_alone_leaves_memory_to_who_joins() -> None:
     alone, joins, gpus_ = waiting("a", "a", age_s=99), waiting("b", "b"), [node("n", "GPU-1")]
     [a] = running([alone], only(Start, [alone], gpus_, {}))
     assert a.bound_mib == 1512 + (int(0.95 * 143771) - 1512) // 2
-    join = only(Start, [a, joins], gpus_, saves(a_b=0.2))
-    assert [pod.name for pod in join.beside] == ["a"]
+    assert [pod.name for pod in only(Start, [a, joins], gpus_, saves(a_b=0.2)).beside] == ["a"]
     # Its need is not known, or it books all: it has all of the memory, and nobody joins it.
     unknown = Apart("no profile")
     [a] = running([alone], only(Start, [alone], gpus_, {}, otherwise=unknown, needs=False))

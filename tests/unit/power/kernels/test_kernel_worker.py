@@ -569,8 +569,7 @@ def test_what_no_number_of_readings_resolves_is_refused(bin_ms: float, said: str
 
 
 def test_a_plan_that_takes_too_long_says_what_fits() -> None:
-    runs = runs_for(INSTANT, bin_ms=1, within_w=5)
-    plan = make_plan(INSTANT, bin_ms=1, run_s=0.1, runs=runs)
+    plan = make_plan(INSTANT, bin_ms=1, run_s=0.1, runs=runs_for(INSTANT, bin_ms=1, within_w=5))
     with pytest.raises(InputError, match=r"take 3\d.\d minutes, and 10 are allowed.* runs fit"):
         check_cost(plan, INSTANT, bin_ms=1, most_s=600)
     check_cost(plan, INSTANT, bin_ms=1, most_s=plan.seconds)

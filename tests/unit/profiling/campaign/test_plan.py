@@ -840,8 +840,7 @@ def test_plan_is_read_as_it_was_written(tmp_path: Path, entries: list[PlanEntry]
 def test_options() -> None:
     """The same options name the same run."""
     first = plan_from_options("fft, gemm", "", "nine,uncapped", 2)
-    entry = PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2)
-    assert first.entries == (entry,)
+    assert first.entries == (PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
     assert plan_from_options("all", "", "time-sliced", name="x", sample=5) == Plan(
         "x", (PlanEntry(among="all", sample=5, splits=(TIME_SLICED,)),)
     )

@@ -432,8 +432,7 @@ def test_readings_that_repeat_do_not_make_the_mean_look_exact() -> None:
 def test_a_rate_that_changes_has_a_large_error() -> None:
     events = [(0.1 * i, float(i)) for i in range(20)]
     events += [(1.9 + 0.2 * i, 19.0 + i) for i in range(1, 20)]
-    estimate = rate_estimate(events)
-    assert (some(estimate).relative or 0) > 0.05
+    assert (some(rate_estimate(events)).relative or 0) > 0.05
 
 
 def beside(job: float, together: float, probe: float, **known: Any) -> dict[str, float]:
