@@ -62,8 +62,7 @@ def test_every_option_is_one_of_the_command() -> None:
 def test_the_crontab_is_five_times_and_a_command() -> None:
     lines = [line for line in (CRON / "crontab").read_text().splitlines() if line]
     [job] = [line for line in lines if not line.startswith("#") and not re.match(r"\w+=", line)]
-    times = job.split()[:5]
-    assert all(re.fullmatch(r"[0-9*/,-]+", time) for time in times)
+    assert all(re.fullmatch(r"[0-9*/,-]+", time) for time in job.split()[:5])
     assert COMMAND in job
     assert "%" not in job  # cron makes a new line of it
 

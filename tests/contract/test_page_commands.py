@@ -60,8 +60,7 @@ def test_an_answer_that_a_page_shows_is_the_one_that_is_given(
 ) -> None:
     """Its figures would stand there for ever when a law is renewed; `...` is left out."""
     command, _, shown = block.text.partition("\n")
-    said = advisor(*shlex.split(command)[2:])
-    printed = " ".join(said.out.split())
+    printed = " ".join(advisor(*shlex.split(command)[2:]).out.split())
     for part in re.split(r"^ *\.\.\.$", shown, flags=re.MULTILINE):
         assert " ".join(part.split()) in printed
 

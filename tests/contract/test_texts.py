@@ -38,8 +38,7 @@ def test_each_test_that_a_page_names_is_there() -> None:
         page.stem: set(re.findall(r"\btest_\w+(?:\.py)?", page.read_text()))
         for page in (ROOT / "docs").rglob("*.md")
     }
-    missing = {page: names - known for page, names in named.items() if names - known}
-    assert missing == {}
+    assert {page: names - known for page, names in named.items() if names - known} == {}
     assert len(named["attacks"]) > 80
 
 
@@ -67,8 +66,7 @@ def _without_marker(line: str) -> str:
     ],
 )
 def test_small_locks_cover_their_extras(lock: str, extras: list[str]) -> None:
-    missing = {need for need in _needs(*extras, "") if need not in _locked(lock)}
-    assert missing == set()
+    assert {need for need in _needs(*extras, "") if need not in _locked(lock)} == set()
 
 
 def test_every_package_has_a_line_that_says_what_it_sends() -> None:
@@ -78,8 +76,7 @@ def test_every_package_has_a_line_that_says_what_it_sends() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = _needs("", *project["optional-dependencies"])
     assert sorted(listed) == sorted({*asked, *_locked("image-all")})
-    full = {name for name, row in rows if row.count("|") == 4}
-    assert full - {"package"} == asked
+    assert {name for name, row in rows if row.count("|") == 4} - {"package"} == asked
     assert not [name for name, row in rows if any(not cell.strip() for cell in row.split("|"))]
 
 

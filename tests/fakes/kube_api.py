@@ -42,8 +42,7 @@ def kube_api() -> Generator[KubeApi]:
 
         def _answer(self) -> None:
             parts = urlsplit(self.path)
-            size = int(self.headers.get("Content-Length") or 0)
-            text = self.rfile.read(size)
+            text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             call = Call(
                 self.command,
                 parts.path,

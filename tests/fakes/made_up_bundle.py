@@ -40,8 +40,7 @@ def campaign(folder: Path, card: MadeUpCard | None = None) -> Path:
     period_s, seed = INSTANT.period_s, 1
     stages = (*steps_and_bursts(seed), *waves(period_s, seed), *run_stages(seed))
     trace = read_trace((card or MadeUpCard(stages=stages)).write(folder / "recording.jsonl"))
-    found = record_of(trace, "live")
-    (folder / "record.json").write_text(json.dumps(to_plain(found)))
+    (folder / "record.json").write_text(json.dumps(to_plain(record_of(trace, "live"))))
     return folder
 
 

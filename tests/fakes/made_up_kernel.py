@@ -130,8 +130,7 @@ class MadeUpKernel:
     def tick(self) -> CounterTick | None:
         if self.stuck_counter:
             return CounterTick(self._now, 1000.0)
-        wait = TICK_S - self._now % TICK_S
-        self._draw(wait, IDLE_W)
+        self._draw(TICK_S - self._now % TICK_S, IDLE_W)
         return CounterTick(self._now, round(float(self._energies[-1]), 3))
 
     @property

@@ -50,8 +50,7 @@ class MetricsServer:
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
             beside = "exported_pod!" in given["match[]"][0]
             named = [one for one, _ in self.samples if one.get("exported_pod") or not beside]
-            values = {labels.get(found[1], "") for labels in named}
-            return _good(sorted(values - {""}))
+            return _good(sorted({labels.get(found[1], "") for labels in named} - {""}))
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
 

@@ -272,8 +272,7 @@ def test_every_way_is_told_where_it_is_asked_for(api: Api, names: tuple[str, ...
     assert told.picks
     assert {*told.picks.values()} <= ways.keys()
     for way in short.candidates:
-        assert ways[way.split].energy_saved == way.energy_saved
-        assert ways[way.split].jobs == way.jobs
+        assert (ways[way.split].energy_saved, ways[way.split].jobs) == (way.energy_saved, way.jobs)
     assert (short.choice and short.choice.split) == (told.choice and told.choice.split)
     assert {way.sharing for way in short.candidates} == {way.sharing for way in told.candidates}
 

@@ -53,8 +53,7 @@ def test_the_same_points_give_the_same_bytes(tmp_path: Path) -> None:
     names = ("pairs.jsonl", "references.jsonl", "solo.jsonl", "README.md")
     first, other, again = (tmp_path / name for name in ("first", "other", "again"))
     bundle(first, tmp_path / "pairs.jsonl", tmp_path / "solos.jsonl")
-    files = (tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv"))
-    bundle(other, *files)
+    bundle(other, *(tmp_path / name for name in ("solos.jsonl", "two.parquet", "one.csv")))
     bundle(again, *(first / name for name in names[:3]))
     for name in names:
         assert len({(folder / name).read_bytes() for folder in (first, other, again)}) == 1, name

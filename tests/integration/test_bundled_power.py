@@ -156,8 +156,7 @@ def test_kernel_is_replayed(folder: Path) -> None:
     )
     assert done.stderr.startswith("REPLAY of a measurement of Fake H200")
     text = advisor(*KERNEL)
-    assert "SSP         at the end of" in text.stdout
-    assert "deconvolved" in text.stdout
+    assert all(part in text.stdout for part in ("SSP         at the end of", "deconvolved"))
 
 
 def error_of(done: Result) -> AdvisorError:
@@ -187,8 +186,7 @@ def test_kernel_that_was_not_measured_is_not_made_up(folder: Path) -> None:
     ],
 )
 def test_replay_of_nothing_says_so(words: tuple[str, ...], said: str) -> None:
-    assert bundled_sensors() == []
-    assert bundled_kernels() == []
+    assert bundled_sensors() == bundled_kernels() == []
     assert said in str(error_of(advisor(*words)))
 
 

@@ -190,8 +190,7 @@ def test_ways_of_a_set_are_tried_without_a_launch(
 def test_job_that_lifts_its_limit_never_runs_in_a_window(jobs: FakeHost) -> None:
     """A pair with one job without its limit is no pair at that split; the others are measured."""
     script = f"env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE python3 {Path(__file__).parents[1]}"
-    command = ["sh", "-c", f"{script}/fakes/fake_job.py; :"]
-    jobs.write_job("escape", command=command)
+    jobs.write_job("escape", command=["sh", "-c", f"{script}/fakes/fake_job.py; :"])
     done = jobs.advisor("colocate", "--pairs", "escape+one,one+two", "--splits", "30/70", *QUICK)
     assert done.returncode == 5, done.stderr
     rows = {row["job_1"]: row for row in exported(jobs)}

@@ -74,8 +74,7 @@ def test_launches_that_failed_a_cross_check_are_no_drift(advisor: Advisor, tmp_p
     report = answered(advisor, "drift")
     assert (report["observations"], report["drifts"]) == (20, [])
     keep(tmp_path, (replace(seen, launch_id=f"{seen.launch_id}-profiled") for seen in lower))
-    drifts = answered(advisor, "drift")["drifts"]
-    assert {drift["quantity"] for drift in drifts} == {"power"}
+    assert {drift["quantity"] for drift in answered(advisor, "drift")["drifts"]} == {"power"}
 
 
 def test_forged_copies_of_launches_are_no_drift(advisor: Advisor, tmp_path: Path) -> None:
@@ -102,8 +101,7 @@ def test_card_of_the_references_is_known(advisor: Advisor) -> None:
 def test_launches_teach_what_a_card_draws(advisor: Advisor, tmp_path: Path) -> None:
     """Pairs that drew less at the expected rates, on a card that nobody ran a job alone on."""
     words = ("recommend", *PAIR, "--gpu-model", GPU_MODEL, "--gpu-uuid", CARD)
-    said = advisor(*words)
-    assert f"nothing is known of what the card {CARD} draws" in said.err
+    assert f"nothing is known of what the card {CARD} draws" in advisor(*words).err
     pairs = [PAIR, ("llm-decode", "sorting"), ("mobilenet-infer", "sorting")]
     keep(tmp_path, [one for pair in pairs for one in launched([], [0.9] * 3, pair=pair)])
     card = answered(advisor, *words)["card"]

@@ -16,7 +16,7 @@ from launched import (
     launch,
     wait_for_line,
 )
-from reading import answer_of
+from reading import answer_of, some
 
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
@@ -127,8 +127,7 @@ def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     last = await_end(h200, name)
     assert (last["code"], last["try_s"], last["pair_number"]) == ("supervisor-gone", 10.0, 1)
     await_nobody(h200)
-    shown = h200.advisor("launches", "show", name).stdout
-    assert "failed, way 2 of 2 on trial" in shown
+    assert "failed, way 2 of 2 on trial" in h200.advisor("launches", "show", name).stdout
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 
@@ -151,8 +150,7 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
     with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
         wait_for_line(process, " running ")
         process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        rest = process.stdout.read()
+        rest = some(process.stdout).read()
     assert process.returncode == 0, rest
     assert "STOPPED after " in rest
     await_nobody(jobs)

@@ -65,8 +65,7 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
         "launch", "--join", launch_id, "triad", "--min-speed", "0.01", "--json", **lax
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["units_granted"] <= 66
+    assert json.loads(done.stdout)["units_granted"] <= 66
     refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
     assert refused.returncode == 10, refused.stderr
     assert "take it: --share" in refused.stderr

@@ -116,8 +116,7 @@ def test_all_that_a_launch_leaves_is_for_its_user_alone(jobs: FakeHost) -> None:
     finally:
         os.umask(before)
     home = jobs.folder / "home"
-    output = folder(jobs, last["launch_id"]) / "0-a" / "output.log"
-    assert int(output.read_text(), 8) == 0
+    assert int((folder(jobs, last["launch_id"]) / "0-a" / "output.log").read_text(), 8) == 0
     made = [home, *home.rglob("*"), *(jobs.folder / "locks").rglob("*"), jobs.folder / "run"]
     assert [str(path) for path in made if path.stat().st_mode & 0o077] == []
 
@@ -137,8 +136,7 @@ def test_a_daemon_of_another_user_is_not_taken_for_ours(two_users: FakeHost) -> 
     """One that she put into our folder while that was open."""
     two_users.pipe_dir.mkdir(parents=True)
     with mallory_starts("sleep", "60") as mallory:
-        pid_file = two_users.pipe_dir / "nvidia-cuda-mps-control.pid"
-        pid_file.write_text(str(mallory.pid))
+        (two_users.pipe_dir / "nvidia-cuda-mps-control.pid").write_text(str(mallory.pid))
         (two_users.pipe_dir / "clients").mkdir()
         try:
             with pytest.raises(PartitionError, match=f"belongs to user {MALLORY}"):

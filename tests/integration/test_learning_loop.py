@@ -105,8 +105,7 @@ def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) ->
     bundled = read_measured(None, None)
     both = with_launches(bundled, read_settings())
     assert [source.name for source in both.sources] == [BUNDLED, OF_LAUNCHES]
-    assert both.pairs[:-1] == bundled.pairs
-    assert both.pairs[-1].source == OBSERVED_SOURCE
+    assert (both.pairs[:-1], both.pairs[-1].source) == (bundled.pairs, OBSERVED_SOURCE)
 
 
 def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
@@ -142,8 +141,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     """
     keep_pairs(home, 5)
     ask = ("recommend", "climber", "hog", "--json")
-    answered = json.loads(advisor(*ask).out)
-    assert made_up.GPU_MODEL not in answered["model"]["gpu_models"]
+    assert made_up.GPU_MODEL not in json.loads(advisor(*ask).out)["model"]["gpu_models"]
     before = answer_of(advisor("evaluate", "--own", "--json").out)
     trained = json.loads(advisor("train", "--json").out)
     assert advisor("models", "promote", "./model").code == 0
@@ -158,8 +156,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
     for figure in ("rate_mean_error_percent", "power_mean_error_percent"):
         assert after[figure] < before[figure]
     assert before["oracle_worst_percent"] <= before["oracle_percent"] <= 100
-    said = advisor("evaluate", "--own").out
-    assert f"model {after['model']} on 15 pairs of 5 jobs" in said
+    assert f"model {after['model']} on 15 pairs of 5 jobs" in advisor("evaluate", "--own").out
     assert not Path("report").exists()
 
 

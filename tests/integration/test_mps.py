@@ -21,8 +21,7 @@ PER_CONTEXT = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
 
 @pytest.fixture
 def backend(host: FakeHost) -> Iterator[MpsBackend]:
-    backend = open_mps(GPU, host.folder / "run", host.environment())
-    yield backend
+    yield open_mps(GPU, host.folder / "run", host.environment())
     host.control("quit")
 
 

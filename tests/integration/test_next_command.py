@@ -37,8 +37,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_table(advisor: Advisor) -> None:
-    said = advisor("next", "--minutes", "10")
-    lines = said.out.splitlines()
+    lines = advisor("next", "--minutes", "10").out.splitlines()
     assert lines[0] == "to measure on Made-up GPU, 10 GPU minutes at most:"
     assert lines[1].split() == ["what", "minutes", "total", "why"]
     assert [line.split()[0] for line in lines[2:5]] == ["check", "profile", "pair"]
@@ -59,8 +58,7 @@ def test_json(advisor: Advisor, tmp_path: Path) -> None:
 
 def test_the_plan_is_what_colocate_takes(advisor: Advisor, tmp_path: Path) -> None:
     path = tmp_path / "more.yaml"
-    said = advisor("next", "--json", "--plan", str(path))
-    steps = json.loads(said.out)["steps"]
+    steps = json.loads(advisor("next", "--json", "--plan", str(path)).out)["steps"]
     (entry,) = load_plan(path, JOBS).entries
     assert [list(pair) for pair in entry.pairs] == [s["jobs"] for s in steps if s["kind"] == "pair"]
     assert len(entry.splits) == 10

@@ -603,9 +603,7 @@ def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> Non
     visit.page.goto(visit.origin + PAGES["launch"])
     row = "tr:has-text('fft, transforms')"
     visit.page.wait_for_selector(row)
-    assert "10,083" in visit.text(row)
-    assert "9,930" in visit.text(row)
-    assert "\u22121.5 %" in visit.text(row)
+    assert all(part in visit.text(row) for part in ("10,083", "9,930", "\u22121.5 %"))
     visit.page.click("#stop")
     visit.page.click("dialog >> text=Cancel")
     assert "DELETE" not in methods
@@ -699,8 +697,7 @@ def test_a_model_shows_its_figures_by_job_and_in_launches(visit: Visit) -> None:
     shown = visit.page.locator("table[aria-label='Job by job'] tbody tr").all_inner_texts()
     models = {job["gpu_model"] for job in jobs}
     rows = {(row.split()[0], next(m for m in models if m in row)): row for row in shown}
-    assert len(models) == 2
-    assert len(rows) == len(shown)
+    assert (len(models), len(rows)) == (2, len(shown))
     for job in jobs:
         fraction = job["bars"]["energy-efficiency"]["fraction_percent"]
         assert f"{float(f'{fraction:.3g}'):g}" in rows.pop((job["job"], job["gpu_model"]))
@@ -718,8 +715,7 @@ def test_models_lead_with_what_they_save(visit: Visit) -> None:
     for page in (PAGES["models"], PAGES["model"]):
         visit.open(page)
         first = visit.text("#worth > div >> nth=0")
-        assert f"{100 * (1 - 1 / (1 + gain)):.1f} %" in first
-        assert "less energy" in first
+        assert all(part in first for part in (f"{100 * (1 - 1 / (1 + gain)):.1f} %", "less energy"))
     keys = read_artefact(BUNDLED).manifest.figures
     said = visit.page.locator("table[aria-label=Figures] tbody th").all_text_contents()
     assert len(said) == len(keys) > 10

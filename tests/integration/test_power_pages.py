@@ -73,8 +73,7 @@ def test_a_pair_says_at_each_split_who_lowers_the_clock(visit: Visit, served: Ra
         assert visit.text("#jostling").lower().startswith(one["jostling"].lower())
         left = one["power"]["headroom_w"]
         assert f"{abs(round(left))} W" in visit.text("#jostling").split(". ")[-1]
-        chosen = visit.page.locator(f"{TABLE} tr.chosen th")
-        assert chosen.all_inner_texts() == [split]
+        assert visit.page.locator(f"{TABLE} tr.chosen th").all_inner_texts() == [split]
         seen.add(split)
         visit.page.keyboard.press("ArrowRight")
     assert len(seen) > 3
@@ -138,8 +137,7 @@ def test_colours_of_parts_can_be_told_from_both_grounds() -> None:
     style = STYLE.read_text()
     grounds = re.findall(r"--(?:ground|raised): (#\w{6});", style)
     colours = re.findall(r"\.part-(\w+) \{ fill: (#\w{6}); \}", style)
-    assert len(grounds) == 4
-    assert [name for name, _ in colours] == list(PARTS)
+    assert (len(grounds), [name for name, _ in colours]) == (4, list(PARTS))
     assert dict(colours) == COLOURS, "a report has others"
     for _, colour in colours:
         for ground in grounds:

@@ -98,8 +98,7 @@ def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> N
     assert frame["share_percent"].tolist() == [10, 100]
     for column in ("rate", "power_w"):
         assert frame[column].tolist() == pytest.approx([point[column] for point in points])
-    assert found.lacking is None
-    assert found.problems == []
+    assert (found.lacking, found.problems) == (None, [])
 
 
 SHOWN = {"on", "shard", "how", "why", "notes", "as_json"}
@@ -163,5 +162,4 @@ def test_help_is_there_where_an_extra_is_missing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     needs = f"PriorRegressor needs sklearn, which is not installed: {install('train')}"
-    assert needs in done.stdout
-    assert "Most power of the GPU, W." in done.stdout
+    assert all(part in done.stdout for part in (needs, "Most power of the GPU, W."))

@@ -108,8 +108,7 @@ def test_a_killed_queue_goes_on(h100: FakeHost) -> None:
     first.send_signal(signal.SIGKILL)
     first.communicate(timeout=10)
     assert len(queue_files(h100)) == 1
-    plan = h100.answer("run", *names, "--dry-run")
-    assert "resnet50-train-b2" in plan["running"]
+    assert "resnet50-train-b2" in h100.answer("run", *names, "--dry-run")["running"]
     anew = h100.answer("run", *names, "--dry-run", "--fresh")
     assert sorted([one["job"] for one in anew["first"]] + anew["waiting"]) == sorted(names)
     assert anew["running"] == []
@@ -146,8 +145,7 @@ def test_ctrl_c_ends_all_and_the_same_command_goes_on(h100: FakeHost) -> None:
         process.send_signal(signal.SIGINT)
         rest = some(process.stdout).read()
     assert process.returncode == 130, rest
-    assert "STOPPED: 1 of 2 jobs done, 1 wait" in rest
-    assert "the same command" in rest
+    assert all(part in rest for part in ("STOPPED: 1 of 2 jobs done, 1 wait", "the same command"))
     await_nobody(h100)
     h100.write_job("triad", "--steps", "300")
     done = h100.advisor("run", *names)
@@ -184,8 +182,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     plan = h100.answer("run", *TWELVE, "--dry-run")
     assert set(plan) == {"dry_run", "first", "tried", "running", "waiting", "spare_s", "alone"}
-    assert set(plan["first"][0]) == JOB_KEYS
-    assert plan["first"][0]["job"] == "bert-serve-10"
+    assert (set(plan["first"][0]), plan["first"][0]["job"]) == (JOB_KEYS, "bert-serve-10")
     assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)
     assert set(plan["alone"]) == {"home-made"}
     shown = h100.advisor("run", *TWELVE, "--dry-run").stdout

@@ -120,7 +120,6 @@ def test_nothing_is_sent_but_to_the_service(found: dict[str, Any]) -> None:
 def test_nothing_is_written_beside_the_home(host: FakeHost, found: dict[str, Any]) -> None:
     """No cache and no file of a library in the user's folder; what was asked for is in the work."""
     assert found["url"]
-    assert [*(host.folder / "user").rglob("*")] == []
-    assert [*(host.folder / "tmp").rglob("*")] == []
+    assert [*(host.folder / "user").rglob("*")] == [*(host.folder / "tmp").rglob("*")] == []
     work = {path.name for path in (host.folder / "work").iterdir()}
     assert work == {"pairs.parquet", "solo.csv", "mine", "evaluation"}

@@ -117,8 +117,7 @@ def test_two_jobs_meet_that_do_not_name_each_other(cluster: Cluster) -> None:
         found = [variables(cluster, f"{kind}.{job}") for job in "ab"]
         assert [f["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for f in found] == ["50", "26"]
         # What nobody needs of the card is open to both.
-        limits = {f["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] for f in found}
-        assert limits == {"0=134070M"}
+        assert {f["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] for f in found} == {"0=134070M"}
         assert {f["CUDA_MPS_PIPE_DIRECTORY"] for f in found} == {str(cluster.mps / "gpu0-0/pipe")}
     assert [job["TresPerNode"] for job in ended] == ["gres:mps:66", "gres:mps:34"]
     assert ended[0]["AdminComment"] == (
@@ -218,8 +217,7 @@ def test_what_comes_with_a_gpu_is_kept(
     cluster: Cluster, options: tuple[str, ...], cpus: str, memory: str
 ) -> None:
     """Slurm refuses such options without a GPU, and would give its default CPUs to nobody."""
-    number = submit(cluster, "alone", "srun true", "--hold", *options)
-    job = cluster.job(number)
+    job = cluster.job(submit(cluster, "alone", "srun true", "--hold", *options))
     found = (job["TresPerNode"], job["NumCPUs"], job["MinMemoryNode"])
     assert found == ("gres:mps:100", cpus, memory)
 
@@ -274,8 +272,7 @@ def test_no_user_drains_a_node(cluster: Cluster) -> None:
     script.write_text(re.sub("^MPS_CONTROL=.*", "MPS_CONTROL=/bin/false", text, flags=re.MULTILINE))
     try:
         number, _ = cluster.submit("touch ran", "--gres=mps:30", f"--chdir={cluster.folder}")
-        job = cluster.await_state(number, *ENDED)
-        assert job["JobState"] != "COMPLETED"
+        assert cluster.await_state(number, *ENDED)["JobState"] != "COMPLETED"
         assert not (cluster.folder / "ran").exists()
         assert "drain" not in cluster.node_state()
         said = (cluster.folder / f"slurm-{number}.out").read_text()

@@ -59,8 +59,7 @@ def test_a_launch_is_a_span_from_its_start_to_its_end(spans: Any, tmp_path: Path
         with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
             ObservationImporter(store, LaunchMetrics()).bring_in(folder)
     (span,) = spans.get_finished_spans()
-    assert span.name == "launch"
-    assert span.end_time - span.start_time == 60 * 10**9
+    assert (span.name, span.end_time - span.start_time) == ("launch", 60 * 10**9)
     assert span.attributes["advisor.energy_joules"] == 600
     assert span.attributes["advisor.jobs"] == seen.jobs
 

@@ -57,8 +57,7 @@ def test_float32_is_counted_as_by_hand(x: list[int], y: list[int]) -> None:
     found = fingerprint(a, b, "fp32")
     words = [_word(value) for value in x[:k]]
     assert found.a.weight == pytest.approx(sum(map(int.bit_count, words)) / 32 / k)
-    assert found.a.along == pytest.approx(_switching(words) / 32)
-    assert found.a.across == 0
+    assert (found.a.along, found.a.across) == (pytest.approx(_switching(words) / 32), 0)
     assert found.a.signs == pytest.approx(_switching([int(value < 0) for value in x[:k]]))
     assert found.b.signs == pytest.approx(_switching([int(value < 0) for value in y[:k]]))
     signs = [int(p * q < 0) for p, q in zip(x, y, strict=False)]

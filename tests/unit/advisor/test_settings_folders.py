@@ -35,8 +35,7 @@ def test_the_runtime_folder_of_another_session_is_not_taken() -> None:
     """`su` and `sudo -E` keep the variable."""
     with shared_folder() as shared:
         mallory_does("mkdir", shared / "hers")
-        found = read_settings({"XDG_RUNTIME_DIR": str(shared / "hers")})
-        assert found.runtime_dir == Path(OWN)
+        assert read_settings({"XDG_RUNTIME_DIR": str(shared / "hers")}).runtime_dir == Path(OWN)
 
 
 def test_who_takes_the_name_of_our_folder_blocks_no_gpu(
@@ -100,8 +99,6 @@ def test_variables_replace_fields_of_the_policy() -> None:
         objective="throughput", min_speed=0.5, p99_times_alone=3, min_gain=0.1, chance=0.8,
         prices=Prices(kwh=0.2),
     )  # fmt: skip
-    found = read_settings(values)
-    assert found.policy == wanted
-    assert read_settings({}).policy == POLICY
+    assert (read_settings(values).policy, read_settings({}).policy) == (wanted, POLICY)
     with pytest.raises(InputError, match=r"ADVISOR_CHANCE is 0\.3\. give a number from 0\.5"):
         read_settings({"ADVISOR_CHANCE": "0.3"})

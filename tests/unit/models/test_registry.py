@@ -47,8 +47,7 @@ FAKES = Path(small_model.__file__).parent
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Registry:
-    bundled = save_model(tmp_path / "bundled", version="bundled-1")
-    return Registry(tmp_path / "models", bundled)
+    return Registry(tmp_path / "models", save_model(tmp_path / "bundled", version="bundled-1"))
 
 
 @pytest.fixture

@@ -293,8 +293,7 @@ def test_rules_need_no_model() -> None:
         ("exclusive", "exclusive"),
     ):  # fmt: skip
         found = choose_by_rule(data, keys, rule, NINE_ONLY)
-        assert [c.chosen for c in found] == [name, name]
-        assert keys_of(found) == keys
+        assert ([c.chosen for c in found], keys_of(found)) == ([name, name], keys)
     assert choose_by_rule(data, keys, "equal", NINE_ONLY)[0].fraction == 1.0
 
 

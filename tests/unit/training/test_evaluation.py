@@ -151,8 +151,7 @@ def test_the_rate_as_served_includes_the_profile(data: Data) -> None:
     which = np.full(len(data.rows), True)
     found = errors_of(dataclasses.replace(data, profiles=faster), answers, which)
     assert found.rate
-    assert found.rate.mean_percent == pytest.approx(10)
-    assert found.speed == Error(0, 0)
+    assert (found.rate.mean_percent, found.speed) == (pytest.approx(10), Error(0, 0))
 
 
 def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
@@ -249,8 +248,7 @@ def test_a_family_is_left_out_whole(data: Data) -> None:
 
 
 def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
-    alone = data.rows.take(data.rows.run == data.rows.run[0])
-    assert not has_other_runs(alone)
+    assert not has_other_runs(data.rows.take(data.rows.run == data.rows.run[0]))
     number = np.arange(len(data.rows)) % 2
     rows = data.rows.assign(
         run=np.where(number, "second", "first"),

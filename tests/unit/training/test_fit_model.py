@@ -196,8 +196,7 @@ def trained() -> Trained:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
     folder = tmp_path_factory.mktemp("memory")
-    made = make_artefact(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC))
-    write_artefact(folder, made)
+    write_artefact(folder, make_artefact(made_from(), trained, datetime(2026, 1, 31, tzinfo=UTC)))
     return folder
 
 
@@ -220,8 +219,7 @@ def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> N
 def test_other_heads_say_the_same_with_and_without_it(trained: Trained) -> None:
     two = fit_model(made_from().rows, blind=made_from().blind)
     assert [learner.head.name for learner in two.learners] == ["speed", "power"]
-    others = {n: v for n, v in trained.figures.items() if "memory" not in n}
-    assert others == two.figures
+    assert {n: v for n, v in trained.figures.items() if "memory" not in n} == two.figures
     assert np.isfinite([*trained.figures.values()]).all()
 
 
@@ -371,8 +369,7 @@ def test_a_wrong_learner_needs_wider_intervals_and_pairs(both: Data) -> None:
     found = learn_other_gpu(both.rows, learn)
     # Residuals of log 1.1 against bounds that are 1 % at least.
     needed = pytest.approx(np.log(1.1) / 0.01, abs=1e-3)
-    assert found.widening == {"speed": needed, "power": needed}
-    assert found.pairs_to_par == 2
+    assert (found.widening, found.pairs_to_par) == ({"speed": needed, "power": needed}, 2)
 
 
 values = st.lists(st.floats(-2, 2), min_size=1, max_size=60)

@@ -156,8 +156,7 @@ def why(steps: tuple[NextStep, ...], *jobs: str) -> str:
 
 
 def test_the_budget_holds_for_everything_together() -> None:
-    unchecked = dataclasses.replace(KNOWN, checked=False, jobs=(*JOBS, "new"))
-    steps = next_steps(unchecked, 8)
+    steps = next_steps(dataclasses.replace(KNOWN, checked=False, jobs=(*JOBS, "new")), 8)
     assert [step.kind for step in steps[:3]] == ["check", "profile", "pair"]
     assert steps[-1].total_minutes == pytest.approx(sum(step.minutes for step in steps))
     assert steps[-1].total_minutes <= 8
@@ -197,8 +196,7 @@ def test_a_job_that_drifts_is_measured_again() -> None:
 
 
 def test_a_profile_that_is_needed_more_comes_first() -> None:
-    asked = known(launch("climber", "z-new"), jobs=(*JOBS, "a-new", "z-new"))
-    steps = next_steps(asked, 3)
+    steps = next_steps(known(launch("climber", "z-new"), jobs=(*JOBS, "a-new", "z-new")), 3)
     assert [step.jobs for step in steps if step.kind == "profile"] == [("z-new",), ("a-new",)]
     assert steps[0].why == "it has no profile, launched 1 time"
 

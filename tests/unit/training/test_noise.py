@@ -67,8 +67,7 @@ def test_a_starved_job_does_not_break_the_ceiling() -> None:
     """Where 50/50 starves a job, max-min is 0 there."""
     one = nine(repeat=0)
     other = [p for p in nine(repeat=1) if p.shares_percent[0] != 50] + [pair(rate_1=0.0, repeat=1)]
-    found = some(ceiling([*one, *other], "max-min"))
-    assert found.noise_percent == 100
+    assert some(ceiling([*one, *other], "max-min")).noise_percent == 100
 
 
 pytestmark = pytest.mark.figures

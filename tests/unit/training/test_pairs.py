@@ -107,8 +107,7 @@ def test_jobs_in_any_order_are_one_pair() -> None:
     ]
     measurement = only(points).main
     assert measurement.jobs == ("a", "b")
-    result = measurement.nine[Split((30.0, 70.0))]
-    assert tuple(part.rate for part in result.parts) == (0.25, 0.7)
+    assert tuple(part.rate for part in measurement.nine[Split((30.0, 70.0))].parts) == (0.25, 0.7)
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:
@@ -154,8 +153,7 @@ def test_a_starved_job_is_no_failed_one() -> None:
 def test_a_replay_is_compared_with_the_job_that_it_replays(source: str, fits: bool) -> None:
     """Its own hash is of a record of the job; a measured job of another hash is another job."""
     solos = [solo("a", job_hash="measured"), solo("b")]
-    points = nine(job_1_hash="of a record", source=source)
-    assert bool(make_pairs(points, solos)[0]) == fits
+    assert bool(make_pairs(nine(job_1_hash="of a record", source=source), solos)[0]) == fits
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
@@ -228,8 +226,7 @@ def test_another_definition_of_the_job_is_no_reference(
     "fields", [{"share_percent": 90.0}, {"rate": 0.0}, {"power_w": None}, {"power_w": 0.0}]
 )
 def test_what_cannot_be_divided_by_is_no_reference(fields: dict[str, Any]) -> None:
-    assert whole_gpu([solo(**fields)]) == []
-    assert len(whole_gpu([solo()])) == 1
+    assert (whole_gpu([solo(**fields)]), len(whole_gpu([solo()]))) == ([], 1)
 
 
 @pytest.mark.parametrize("counter", MEMORY_COUNTERS)
@@ -242,8 +239,7 @@ def test_classes_are_cut_at_50_percent(
 ) -> None:
     """50 % or more is high, as in the paper; without a counter there is no class."""
     fields: dict[str, Any] = {"sm_active_percent": compute, counter: memory}
-    point = solo(**fields)
-    assert job_classes([point]).get(("Card", "a")) == code
+    assert job_classes([solo(**fields)]).get(("Card", "a")) == code
 
 
 @pytest.mark.parametrize(
@@ -264,8 +260,7 @@ def test_bandwidth_counts_where_it_was_read_else_busy_time(
 def test_a_server_is_divided_by_what_arrives(rate: float, expected: float) -> None:
     """What was answered beyond it had waited; where it falls short, what was measured."""
     served = solo(rate=rate, offered_rate=100.0, rate_stderr=1.0)
-    found = some(solo_reference([served], None, "Card", "GPU-1", "r1"))
-    assert found.rate == expected
+    assert some(solo_reference([served], None, "Card", "GPU-1", "r1")).rate == expected
 
 
 UNITS = {10: 12, 11: 14, 26: 34, 47: 62, 50: 66, 54: 70, 90: 118}
@@ -308,8 +303,7 @@ def test_two_safe_splits_may_be_missing_three_not() -> None:
     assert kinds_of([*points[:1], *points[3:6], *points[7:]]) == [
         "nine", "grid", "nine", "grid", "grid", "nine",
     ]  # fmt: skip
-    one_side = [*points[:1], *points[4:], pair(70, 30)]
-    assert kinds_of(one_side)[2:4] == ["grid", "other"]
+    assert kinds_of([*points[:1], *points[4:], pair(70, 30)])[2:4] == ["grid", "other"]
 
 
 def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
@@ -323,8 +317,7 @@ def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
 
 @pytest.mark.parametrize("other", [{"run": "r2"}, {"gpu_uuid": "GPU-2"}, {"gpu_model": "Other"}])
 def test_runs_and_cards_are_looked_at_by_themselves(other: dict[str, str]) -> None:
-    points = safe()
-    assert {"grid", "other"} <= set(kinds_of([*points[:5], *safe(**other)[5:]]))
+    assert {"grid", "other"} <= set(kinds_of([*safe()[:5], *safe(**other)[5:]]))
     assert kinds_of([*nine(), *safe(**other)]) == ["nine"] * 18
 
 

@@ -155,8 +155,7 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
     (site.models / "history.jsonl").unlink()
     (site.models / "retrain/last.json").unlink()
     before = site.registry.versions()
-    report = site.night(0)
-    assert report.outcome == "promoted"
+    assert site.night(0).outcome == "promoted"
     assert [site.registry.champion()] == site.registry.versions() == before
 
 
@@ -344,8 +343,7 @@ def test_launches_pass_the_checks_of_points(tmp_path: Path) -> None:
     even = next(p for p in SOME if p.jobs == ("climber", "climber"))
     for factor, expected in ((1e-4, []), (20, ["impossible"]), (1, [])):
         site = collected_from(tmp_path / f"{factor}", launched(faster(even, factor), 0))
-        found = sift(site, BUNDLED_POINTS, FIRST_DAY).refused
-        assert [one.reason for one in found] == expected
+        assert [one.reason for one in sift(site, BUNDLED_POINTS, FIRST_DAY).refused] == expected
 
 
 REPORT = RetrainReport(

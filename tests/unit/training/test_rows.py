@@ -221,8 +221,7 @@ def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
     """After what was left out before: each of the five pairs of one job has twelve points."""
     solos = [p for p in FULL_SOLOS if p.job != "slow" or p.share_percent == 100]
     before = LeftOut("flagged", 3)
-    unread = replace(POINTS[0], power_w=None)
-    found = make_data([*POINTS, unread], solos, left_out=[before])
+    found = make_data([*POINTS, replace(POINTS[0], power_w=None)], solos, left_out=[before])
     assert "slow" not in found.rows.jobs
     assert len(found.measurements) == len(np.unique(found.rows.measurement)) == 10
     assert found.left_out == (

@@ -171,8 +171,7 @@ def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
 @each_gpu
 def test_every_count_that_can_be_granted_has_a_share(total: int, vendor: Vendor) -> None:
     counts = grantable(total, vendor)
-    assert counts[-1] == total
-    assert {b - a for a, b in pairwise(counts)} == {quantum(total, vendor)}
+    assert (counts[-1], {b - a for a, b in pairwise(counts)}) == (total, {quantum(total, vendor)})
     for count in counts:
         assert units_for_share(share_for_units(count, total, vendor), total, vendor) == count
 
@@ -189,8 +188,7 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     first, second = one, min(other, 100 - one)
     a, b = split_environments(Split((first, second)), total, "amd")
-    assert bits(a) & bits(b) == 0
-    assert bits(a).bit_count() == units_for_share(first, total, "amd")
+    assert (bits(a) & bits(b), bits(a).bit_count()) == (0, units_for_share(first, total, "amd"))
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
 
 
@@ -315,29 +313,32 @@ def test_texts(text: str, split: Split) -> None:
     assert parse_split(text) == split
 
 
-@pytest.mark.parametrize("text", ["0/100", "50/0", "50/101", "0/0"])
-def test_shares_that_the_driver_takes_as_no_limit(text: str) -> None:
-    with pytest.raises(InputError) as refused:
-        parse_split(text)
-    assert str(refused.value) == (
-        f"the split {text!r} is not possible. the driver takes 0 and percentages above 100 as no "
-        "limit at all. give shares above 0 and at most 100 %."
-    )
+NO_LIMIT = (
+    "the split {!r} is not possible. the driver takes 0 and percentages above 100 as no limit at "
+    "all. give shares above 0 and at most 100 %."
+)
+HOW = "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced or exclusive."
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["time sliced", "", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90",
-     "50%/50%", "low/100", "100:LOW/50"],
+    ("text", "message"),
+    [
+        # The driver takes these as no limit.
+        *((text, NO_LIMIT) for text in ("0/100", "50/0", "50/101", "0/0")),
+        ("time sliced", "{!r} is not a split. the nearest is time-sliced. " + HOW),
+        *(
+            (text, "{!r} is not a split. " + HOW)
+            for text in (
+                "", "50", "30:70", "30/", "/70", "a/b", "50/nan", "50/inf", "-1/50", "1e1/90",
+                "50%/50%", "low/100", "100:LOW/50",
+            )
+        ),
+    ],
 )  # fmt: skip
-def test_what_is_no_split(text: str) -> None:
-    near = "the nearest is time-sliced. " if text == "time sliced" else ""
+def test_what_is_no_split(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         parse_split(text)
-    assert str(refused.value) == (
-        f"{text!r} is not a split. {near}"
-        "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced or exclusive."
-    )
+    assert str(refused.value) == message.format(text)
 
 
 @pytest.mark.parametrize("found", [(), (0.0,), (0.0, 50.0), (50.0, float("nan"))])
@@ -421,8 +422,7 @@ def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     assert len(split_environments(three, 132, "nvidia")) == 3
     assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
     two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
-    masks = [env.get("HSA_CU_MASK") for env in two]
-    assert masks == [None, "0:0-79", "0:152-303", None]
+    assert [env.get("HSA_CU_MASK") for env in two] == [None, "0:0-79", "0:152-303", None]
 
 
 @given(st.lists(st.tuples(shares, st.booleans()), min_size=2, max_size=7), st.randoms())
@@ -434,8 +434,7 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
     assume(len(low) < len(seats))
     written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
     split = parse_split(written, len(seats))
-    assert split.below_normal == low
-    assert parse_split(str(split), len(seats)) == split
+    assert (split.below_normal, parse_split(str(split), len(seats))) == (low, split)
     variables = split_environments(split, 132, "nvidia")
     assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
     order = chance.sample(range(len(seats)), len(seats))

@@ -250,10 +250,8 @@ def values(*loads: JobLoad, idle_w: float | None = 80) -> list[float]:
 def test_energy_is_divided_by_size_and_by_use() -> None:
     """80 W for 10 s by SMs, the rest by speed times power above idle."""
     assert values(STANDING, BUSY) == [200, 2800]
-    assert values(STANDING, BUSY, idle_w=None) == [750, 2250]
-    assert values(JobLoad(units=33), BUSY) == [750, 2250]
-    assert values(BUSY) == [3000]
-    assert values() == []
+    assert values(STANDING, BUSY, idle_w=None) == values(JobLoad(units=33), BUSY) == [750, 2250]
+    assert (values(BUSY), values()) == ([3000], [])
 
 
 def test_bounds_say_how_far_the_jobs_are_from_what_they_draw_alone() -> None:

@@ -56,8 +56,7 @@ def test_no_text_steers_a_terminal(text: str) -> None:
         unicodedata.category(one) for one in said if one not in "\n\t"
     }
     assert printable(said) == said
-    written = json.dumps(text, ensure_ascii=False)
-    assert json.loads(printable(written)) == text
+    assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
 
 
 def test_what_steers_is_shown_as_json_writes_it() -> None:

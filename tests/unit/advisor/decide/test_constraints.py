@@ -244,8 +244,7 @@ def test_what_is_said_of_latencies() -> None:
 def test_whose_limit_of_latencies_counts() -> None:
     """Its own, that of all, then the policy's times of what it is alone on the whole GPU."""
     limits = Request(default_max_p99_ms=30, max_p99_ms={"a": 5})
-    found = [limits.longest_p99_ms(one) for one in (A, B, SERVER)]
-    assert found == [5, None, 30]
+    assert [limits.longest_p99_ms(one) for one in (A, B, SERVER)] == [5, None, 30]
     assert Request().longest_p99_ms(A) is None
     assert Request().longest_p99_ms(SERVER) == POLICY.p99_times_alone * 8
     untimed = replace(SERVER, serving=serving(()))

@@ -200,8 +200,7 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     least = 0.0 if alone else apart.worth * (1 + request.policy.min_gain)
     enough = [option.worth for option in kept if option.worth >= least]
     assert apart is found.apart
-    assert apart.sharing == "exclusive"
-    assert (found.choice is None) == (not enough)
+    assert (apart.sharing, found.choice is None) == ("exclusive", not enough)
     assert found.choice is None or found.call is None
     if choice := found.choice:
         assert choice in shared
@@ -420,8 +419,7 @@ def test_a_near_miss_is_taken_by_who_accepts_it() -> None:
     )
     accepted = decided((A, B), unsure, min_speed={"a": 0.3})
     assert accepted.chosen.name == "30/70"
-    assert near_miss(accepted) is None
-    assert near_miss(decided((A, B), scripted(PAYS))) is None
+    assert near_miss(accepted) is near_miss(decided((A, B), scripted(PAYS))) is None
 
 
 def test_only_floors_and_tails_can_be_accepted() -> None:
@@ -497,8 +495,7 @@ def test_a_restart_is_told_where_a_limit_stays() -> None:
     assert found.restarted == finish(limited.chosen.prediction.result, found.work)
     assert found.restarted != found.choice
     free = of_work({UNCAPPED: (0.9, 0.9, 380.0)})
-    assert free.chosen.name == "uncapped"
-    assert same_work(free, free.chosen).restarted is None
+    assert (free.chosen.name, same_work(free, free.chosen).restarted) == ("uncapped", None)
     unasked = of_work({EQUAL: (0.8, 0.8, 350.0)}, None)
     assert same_work(unasked, unasked.chosen).restarted is None
 
@@ -611,8 +608,7 @@ def test_one_job_that_fills_is_looked_at_under_every_safe_count() -> None:
     host = checked_with(132, frozenset(range(40, 110, 2)))
     own = [w for w in limited([SMALL, BIG, SMALL], host) if w.shares[0] == WHOLE]
     assert {w.shares[2] for w in own} == {WHOLE}
-    found = {units_of(w.shares[1]) for w in own}
-    assert found == {*range(12, 40, 2), *range(110, 132, 2)}
+    assert {units_of(w.shares[1]) for w in own} == {*range(12, 40, 2), *range(110, 132, 2)}
 
 
 @pytest.mark.parametrize("filling", range(8))
@@ -698,8 +694,7 @@ def test_fine_splits_that_cannot_be_meant() -> None:
 def test_who_joins_gets_a_share_beside_those_that_stay() -> None:
     running = Running(split=Split((30.0, 50.0)), cap_percent=50.0)
     *joined, apart = options_of([SMALL, SMALL, BIG], running=running)
-    assert str(apart) == "exclusive"
-    assert {split.shares[:2] for split in joined} == {(30.0, 50.0)}
+    assert (str(apart), {split.shares[:2] for split in joined}) == ("exclusive", {(30.0, 50.0)})
     assert max(split.shares[2] for split in joined) == 50
     free = Running(split=without_limits("uncapped", 2), cap_percent=WHOLE)
     assert [*map(str, options_of([SMALL, SMALL, BIG], running=free))] == ["uncapped", "exclusive"]

@@ -82,8 +82,7 @@ def test_each_number_is_decided_as_a_set_of_so_many(
 def test_what_ends_the_number(
     one: Profile, wanted: dict[str, Any], ended_by: str | None, best: int
 ) -> None:
-    request = dataclasses.replace(FREE, **wanted)
-    found = counted(one, request)
+    found = counted(one, dataclasses.replace(FREE, **wanted))
     assert (found.ended_by, found.best) == (ended_by, best), found.why
     assert found.why
 

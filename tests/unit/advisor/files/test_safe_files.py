@@ -135,8 +135,7 @@ def test_a_link_of_another_user_is_refused() -> None:
         mallory_does("ln", "-s", shared / "ours/notes", shared / "advisor.db")
         with pytest.raises(UnsafeFileError, match="not a plain file"):
             private_file(shared / "advisor.db")
-        assert mode(shared / "ours") == 0o755
-        assert (shared / "ours/notes").read_text() == "precious"
+        assert (mode(shared / "ours"), (shared / "ours/notes").read_text()) == (0o755, "precious")
 
 
 def test_a_file_of_another_user_is_no_database_of_ours() -> None:

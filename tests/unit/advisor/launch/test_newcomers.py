@@ -232,8 +232,7 @@ def test_an_answer_that_cannot_be_written_is_a_warning(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(newcomers, "answer", full)
-    assert door.ask().outcome == "waiting"
-    assert len(door.watch.monitor.jobs) == 3
+    assert (door.ask().outcome, len(door.watch.monitor.jobs)) == ("waiting", 3)
     assert door.warnings == ["the answer to c, which asked to join: No space left on device"]
 
 

@@ -95,8 +95,7 @@ def came(record: QueueRecord) -> dict[str, str]:
 def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     """Its jobs, its GPU time and its energy; steps are told as the time that they take alone."""
     record = accounted(tmp_path, a="finished", b="failed")
-    assert record.launches == ()
-    assert came(record) == {"a": "finished", "b": "failed"}
+    assert (record.launches, came(record)) == ((), {"a": "finished", "b": "failed"})
     assert (record.held_s, record.energy_j) == (30.0, 5500.0)
     assert (record.starts_j, record.unwatched_s) == (900.0, 1.5)
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
@@ -239,8 +238,7 @@ def test_the_same_jobs_are_the_same_queue(tmp_path: Path) -> None:
         ):
             assert more.read() == elsewhere.read() == QueueRecord()
     with open_queue(home, tmp_path, "ab") as file:
-        assert file.read() == kept
-        assert came(file.read().to_go_on()) == {"a": "finished"}
+        assert (file.read(), came(file.read().to_go_on())) == (kept, {"a": "finished"})
         file.remove()
         assert file.read() == QueueRecord()
 

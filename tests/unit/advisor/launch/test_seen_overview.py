@@ -103,8 +103,7 @@ def test_days_on_which_clocks_change_have_another_length(
     # Monday of a week whose Sunday has a change.
     assert found.week.since == "2026-10-19T00:00:00+02:00"
     now = datetime.fromisoformat("2026-03-29T12:00:00").astimezone()
-    week = seen(now=now).week
-    assert week.since == "2026-03-23T00:00:00+01:00"
+    assert seen(now=now).week.since == "2026-03-23T00:00:00+01:00"
 
 
 def test_what_is_not_known_is_told_and_left_out() -> None:

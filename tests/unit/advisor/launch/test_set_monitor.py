@@ -107,9 +107,9 @@ def test_a_job_that_makes_no_progress_hangs(patch: pytest.MonkeyPatch) -> None:
     watch.go_on(1.5)
     assert watch.outcomes == ["hung", "running"]
     first, _ = watch.monitor.jobs
-    assert first.code == "job-hung"
-    assert first.error == (
-        "a made no progress for 30 s; its output is in /launch/a/output.log; the end of it:\nstuck"
+    assert (first.code, first.error) == (
+        "job-hung",
+        "a made no progress for 30 s; its output is in /launch/a/output.log; the end of it:\nstuck",
     )
     assert [job.stops for job in watch.jobs] == [1, 0]
 
@@ -443,8 +443,7 @@ def test_speed_tells_of_a_limit_only_where_more_sms_give_more(
 
 def test_jobs_that_nvml_does_not_name_are_said_once(patch: pytest.MonkeyPatch) -> None:
     """After five seconds: one that is ready may have no context yet."""
-    nobody = Sight(frozenset(), None)
-    watch = Watch(patch, backend={"seen": nobody})
+    watch = Watch(patch, backend={"seen": Sight(frozenset(), None)})
     watch.go_on(5)
     assert watch.monitor.alarms() == []
     watch.go_on(1)
@@ -553,8 +552,7 @@ def test_stop_of_the_watch_between_clock_and_counters_makes_no_power(
     (watch.jobs[0] if job else watch.meter).stalls_s += [0.5] * stalls
     watch.go_on(0.25, 0.25)
     account = watch.monitor.account
-    assert account.power_w() == pytest.approx(400)
-    assert account.first.power_w() == pytest.approx(400)
+    assert (account.power_w(), account.first.power_w()) == (pytest.approx(400), pytest.approx(400))
     assert account.first.rates() == (pytest.approx(50), pytest.approx(80))
     assert watch.monitor.work_per_joule() == pytest.approx(1.3 / 400)
     # Where nobody knows when it was read last, nobody knows how much it was at the end.
@@ -593,8 +591,7 @@ LONG_S = 3 + WINDOWS * (WINDOW_S + 1)
 
 
 def watched(patch: pytest.MonkeyPatch, server: Script, *jobs: Job, **spec: Any) -> Watch:
-    others = [Script() for _ in jobs[1:]]
-    return Watch(patch, server, *others, jobs=jobs, **spec)
+    return Watch(patch, server, *[Script() for _ in jobs[1:]], jobs=jobs, **spec)
 
 
 def test_a_promise_that_is_broken_for_some_windows_is_told(
@@ -742,8 +739,7 @@ def test_another_demand_renews_once_what_is_expected(
         return
     server = watch.monitor.jobs[0].status()
     assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
-    assert server.predicted_rate == LESS.jobs[0].rate
-    assert watch.outcomes == ["running", outcome]
+    assert (server.predicted_rate, watch.outcomes) == (LESS.jobs[0].rate, ["running", outcome])
     told = watch.monitor.alarms()
     assert told[0].startswith("20 steps/s arrive at serve, which declares 60")
     assert (len(told), "serve breaks its promise" in told[-1]) == (1 + bool(broken), bool(broken))

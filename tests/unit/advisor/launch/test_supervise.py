@@ -526,8 +526,7 @@ def test_the_way_goes_on_that_keeps_most_and_does_most(
     launch.scripts |= dict.fromkeys("ab", first)
     launch.events[9.9] = lambda: launch.scripts.update(dict.fromkeys("ab", second))
     launch.stop_s = 25
-    last = launch.run(*ways(job=job, **own), try_s=10.0)
-    (told,) = last.warnings
+    (told,) = launch.run(*ways(job=job, **own), try_s=10.0).warnings
     assert (launch.folder.read_spec().pairs[2].split, words in told) == (WAYS[number].split, True)
 
 

@@ -279,8 +279,7 @@ def test_an_hour_of_each_by_hand() -> None:
     """
     plan = place(queue_of("aa", 1))
     (one,), found = plan.sets, schedule_of(plan)
-    assert one.speeds == (0.7, 0.7)
-    assert found.makespan_s == pytest.approx(HOUR_S / 0.7)
+    assert (one.speeds, found.makespan_s) == ((0.7, 0.7), pytest.approx(HOUR_S / 0.7))
     assert found.energy_j == pytest.approx(600 * HOUR_S / 0.7)
     assert len(schedule_of(place(queue_of("aa", 2))).sets) == 2
 
@@ -338,8 +337,7 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
     found = scheduled([alone[kind] for kind in placing.queue], placing)
     assert found.makespan_s == 4 * HOUR_S
     runs = [(run.gpu, run.start_s / HOUR_S) for run in found.runs]
-    assert runs == [(0, 1), (1, 0), (1, 2), (0, 0)]
-    assert found.idle_j == 0
+    assert (runs, found.idle_j) == ([(0, 1), (1, 0), (1, 2), (0, 0)], 0)
 
 
 def test_out_of_time_there_is_one_after_the_other() -> None:
@@ -477,8 +475,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     found = decision.choice.prediction
     (broken,) = violations(Predictions.of([found]), profiles, pool.limits.of(profiles))
     assert not broken
-    assert one.split == found.split
-    assert one.speeds == tuple(part.speed.value for part in found.parts)
+    assert (one.split, one.speeds) == (found.split, tuple(part.speed.value for part in found.parts))
     assert one.power_w == found.power_w.value
 
 
@@ -716,8 +713,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
         Pool(gpu_model=model, gpus=2, profiles=of, limits=Request(), idle_power_w=70.0)
         for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
     ]
-    kinds = [Kind(name="a", count=2), Kind(name="b", count=2)]
-    placing = make_placing(kinds, pools, aim, prices)
+    placing = make_placing([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
     assert np.isfinite(placing.lag).all()
     plan = place(placing)
     assert plan.seated == 4

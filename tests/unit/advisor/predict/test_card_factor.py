@@ -136,8 +136,7 @@ def on_card(known: Profile, **factor: float) -> Profile:
 
 def test_profile_on_a_card() -> None:
     """Power below the limit is scaled; at the limit the card is at it, too; rates stay."""
-    columns = {"power_w": [200.0, 400.0, 695.0]}
-    known = profile("a", shares=(20, 50, 100), columns=columns)
+    known = profile("a", shares=(20, 50, 100), columns={"power_w": [200.0, 400.0, 695.0]})
     there = on_card(known)
     assert there.values["power_w"].tolist() == pytest.approx([180.0, 360.0, 695.0])
     assert np.array_equal(there.values["rate"], known.values["rate"])

@@ -44,8 +44,7 @@ def at(
 
 def test_nothing_measured_changes_nothing() -> None:
     (expected,) = EXPECTED.predict([A, B], [EQUAL])
-    assert at([]) == expected
-    assert at([window(None, None)]).parts[0] == expected.parts[0]
+    assert (at([]), at([window(None, None)]).parts[0]) == (expected, expected.parts[0])
 
 
 @given(st.floats(0.2, 1.0), st.floats(0.2, 1.0), st.integers(1, 6))
@@ -153,8 +152,7 @@ def test_bounds_of_energy_get_closer_as_those_of_speeds_and_power_do() -> None:
 
 @given(st.permutations([window(0.5), window(0.4, 480.0, FAR), window(0.55, 510.0, card="Y")]))
 def test_the_order_of_windows_and_of_jobs_makes_no_difference(windows: list[Window]) -> None:
-    known = Scripted({EQUAL: (0.6, 0.6, 500.0)})
-    predictor = MeasuredPredictor(known, {("a", "b"): windows})
+    predictor = MeasuredPredictor(Scripted({EQUAL: (0.6, 0.6, 500.0)}), {("a", "b"): windows})
     forward, turned = (predictor.predict(pair, [EQUAL])[0] for pair in ([A, B], [B, A]))
     speeds = [part.speed.value for part in forward.parts]
     assert speeds == pytest.approx([part.speed.value for part in turned.parts[::-1]])
@@ -209,8 +207,7 @@ def of_set(profiles: Sequence[Profile], windows: Windows, *splits: Split) -> lis
 def test_a_window_of_a_set_moves_each_job_towards_its_own_rate(
     order: list[tuple[Profile, float]],
 ) -> None:
-    jobs = [job for job, _ in order]
-    (found,) = of_set(jobs, {("a", "b", "c"): [SET]}, SET.split)
+    (found,) = of_set([job for job, _ in order], {("a", "b", "c"): [SET]}, SET.split)
     assert 300 < found.power_w.value < 340
     assert found.power_w.high < 450
     for (_, measured), part in zip(order, found.parts, strict=True):
@@ -262,8 +259,7 @@ def test_turns_make_no_job_faster_unless_they_spare_it_long_kernels(filling: boo
     two, turns = without_limits("uncapped", 2), without_limits("time-sliced", 3)
     known = Scripted({two: (0.5, 0.5, 450.0), turns: (1.0, 1.0, 1.0, 400.0)})
     windows = [Window(two, (50.0, 50.0), 500.0, "X")] * 3
-    predictor = MeasuredPredictor(known, {("a", "a"): windows})
-    (found,) = predictor.predict([A, A, other], [turns])
+    (found,) = MeasuredPredictor(known, {("a", "a"): windows}).predict([A, A, other], [turns])
     most = 1.0 if filling else 0.5
     assert [part.speed.value for part in found.parts] == pytest.approx([most, most, 1.0])
     assert found.power_w.value == 400.0

@@ -11,6 +11,7 @@ import small_model
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import SHARES, Scripted, profile
+from reading import some
 from simple_pairs import solo
 from store_points import point
 
@@ -207,8 +208,7 @@ def test_no_rate_falls_and_none_leaves_the_measured_ones(found: list[tuple[float
     assert max(made) <= max(rates) * (1 + 1e-9)
     if rates == sorted(rates):
         assert made == rates
-    again = non_decreasing_rates(made, [0.0] * len(made))
-    assert again == pytest.approx(made)
+    assert non_decreasing_rates(made, [0.0] * len(made)) == pytest.approx(made)
 
 
 def test_a_dip_goes_to_what_is_known_better() -> None:
@@ -292,14 +292,12 @@ def test_latency_between_two_shares_is_between_theirs(share: float) -> None:
     found = serving().p99_alone_ms(share)
     below = max(s for s in P99_MS if s <= share)
     above = min(s for s in P99_MS if s >= share)
-    assert found is not None
-    assert P99_MS[above] - 1e-9 <= found <= P99_MS[below] + 1e-9
+    assert P99_MS[above] - 1e-9 <= some(found) <= P99_MS[below] + 1e-9
 
 
 @pytest.mark.parametrize("share", [5.0, 9.99, 100.5])
 def test_latency_outside_of_the_measured_shares_is_not_known(share: float) -> None:
-    assert serving().p99_alone_ms(share) is None
-    assert serving(latency_p99_ms=()).p99_alone_ms(50.0) is None
+    assert serving().p99_alone_ms(share) is serving(latency_p99_ms=()).p99_alone_ms(50.0) is None
 
 
 @given(st.none() | st.floats(0, 10))
@@ -331,9 +329,7 @@ def test_no_answer_breaks_what_a_server_needs(
     p = choice.prediction
     assert p.split.sharing != "exclusive"
     assert p.parts[0].speed.low >= 0.98
-    alone_ms = serving().p99_alone_ms(p.split.shares[0])
-    assert alone_ms is not None
-    assert alone_ms <= (most_ms or 5 * 8.0)
+    assert some(serving().p99_alone_ms(p.split.shares[0])) <= (most_ms or 5 * 8.0)
 
 
 DEMAND = 100.0

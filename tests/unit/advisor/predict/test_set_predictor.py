@@ -208,8 +208,7 @@ def test_long_kernels_starve_a_job_of_short_ones() -> None:
 
 def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there() -> None:
     filling = of_kernels("filling", 10e-6, 99.0)
-    waits = of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",))
-    assert speeds_of(waits, filling)[0] == 1.0
+    assert speeds_of(of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",)), filling)[0] == 1.0
     assert speeds_of(of_kernels("small", 40e-6, 4.0), filling)[0] < 0.9
 
 
@@ -340,8 +339,7 @@ def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
 
 
 def test_a_job_without_counters_is_taken_to_fill() -> None:
-    nothing = profile("x", columns={"sm_active_percent": np.full(10, np.nan)})
-    assert fills(nothing)
+    assert fills(profile("x", columns={"sm_active_percent": np.full(10, np.nan)}))
     assert not fills(job("small", 49.0))
 
 
@@ -428,8 +426,7 @@ def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
     limited, apart = (p.parts[0].latency_p99_ms for p in found)
     assert limited == predicted([server, other], EQUAL).parts[0].latency_p99_ms
     assert apart == Interval.sure(4.0)
-    assert found[0].parts[0].speed.value == 1.0
-    assert found[0].parts[1].latency_p99_ms is None
+    assert (found[0].parts[0].speed.value, found[0].parts[1].latency_p99_ms) == (1.0, None)
     calm = predicted([server, job("d")], EQUAL).parts[0].latency_p99_ms
     assert calm
     assert limited

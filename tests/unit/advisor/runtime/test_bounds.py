@@ -23,8 +23,7 @@ def group(folder: Path, **files: str) -> Path:
 
 def test_a_job_file_may_set_its_own_bounds() -> None:
     own = Job(name="a", command=("a",), max_tasks=7, host_memory_mib=9)
-    assert bounds_of(own) == ResourceBounds(tasks=7, memory_mib=9)
-    assert own.job_hash == JOB.job_hash
+    assert (bounds_of(own), own.job_hash) == (ResourceBounds(tasks=7, memory_mib=9), JOB.job_hash)
 
 
 def test_what_no_file_says_leaves_room_for_the_host() -> None:
@@ -46,8 +45,7 @@ def test_bounds_are_set_where_there_are_controllers(tmp_path: Path) -> None:
 
 def test_nothing_is_made_where_there_are_none(tmp_path: Path) -> None:
     set_bounds(tmp_path, BOUNDS)
-    assert list(tmp_path.iterdir()) == []
-    assert met_bound(tmp_path, BOUNDS) is None
+    assert (list(tmp_path.iterdir()), met_bound(tmp_path, BOUNDS)) == ([], None)
 
 
 @pytest.mark.parametrize(

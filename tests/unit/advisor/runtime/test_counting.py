@@ -223,8 +223,7 @@ def test_lines_are_those_of_the_whole_output(
         for _ in range(3):
             found += lines.read()
         lines.close()
-    whole = b"".join(data for data, _, _ in pieces)
-    assert found == re.split(rb"[\r\n]", whole)[:-1]
+    assert found == re.split(rb"[\r\n]", b"".join(data for data, _, _ in pieces))[:-1]
 
 
 def test_look_is_bounded(tmp_path: Path) -> None:
@@ -232,8 +231,7 @@ def test_look_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "output.log"
     path.write_bytes(b"x" * 99 + b"\n" + b"." * (3 * LOOK_BYTES) + b"step 7\nstep 8\n")
     lines = OutputLines(path)
-    first = lines.read()
-    assert [len(line) for line in first] == [99]
+    assert [len(line) for line in lines.read()] == [99]
     found = [line for _ in range(4) for line in lines.read()]
     assert [line[-6:] for line in found] == [b"step 7", b"step 8"]
     assert len(found[0]) <= LINE_BYTES + LOOK_BYTES
@@ -303,8 +301,7 @@ def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
     file.write_bytes(bytes(8))
     progress = Progress()
     progress.add(5, value=1.0, latency_s=0.1)
-    assert read(file) == Reported()
-    assert read_latencies(file) == ()
+    assert (read(file), read_latencies(file)) == (Reported(), ())
     with closing(CounterFile(file)) as counter:
         assert counter.read() == 5
 

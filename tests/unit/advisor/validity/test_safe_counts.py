@@ -404,8 +404,7 @@ def test_what_is_written() -> None:
 @given(checks())
 def test_what_is_written_is_read(check: CheckedCounts) -> None:
     again = parse_check(write(check).encode())
-    assert again == check
-    assert sorted((*again.safe, *again.unsafe)) == sorted(check.checked)
+    assert (again, sorted((*again.safe, *again.unsafe))) == (check, sorted(check.checked))
 
 
 @pytest.mark.parametrize(
@@ -438,8 +437,7 @@ def test_what_changed_is_said() -> None:
 
 def test_own_check_comes_before_others_and_they_fill_its_gaps() -> None:
     own = replace(CHECK, checked=(66, 132), wrong={}, driver="590")
-    other_model = replace(CHECK, gpu_model="Another")
-    known = check_for(CHECK.gpu_model, [other_model, own, CHECK])
+    known = check_for(CHECK.gpu_model, [replace(CHECK, gpu_model="Another"), own, CHECK])
     assert known is not None
     assert (known.safe, known.unsafe, known.driver) == ((8, 66, 132), (92,), "590")
     assert check_for("Nobody's GPU", [own, CHECK]) is None
@@ -452,8 +450,7 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert known_checks(home) == []
     bundled = replace(CHECK, gpu_uuid="GPU-2")
     (package / "bundled/checks/test.json").write_text(write(bundled))
-    path = keep_check(CHECK, home)
-    assert path == home / "checks/test-gpu-80gb.json"
+    assert keep_check(CHECK, home) == home / "checks/test-gpu-80gb.json"
     assert known_checks(home) == [CHECK, bundled]
 
 

@@ -42,8 +42,7 @@ def test_wait_is_that_of_the_channel_that_is_read(
 
 
 def test_rules_are_as_ever_where_nothing_is_known() -> None:
-    assert rules_for(8.0) == WindowRules()
-    assert rules_for(0.5).settle_least_s == 0.5
+    assert (rules_for(8.0), rules_for(0.5).settle_least_s) == (WindowRules(), 0.5)
 
 
 @given(window_s=st.floats(0.1, 20), settle_s=st.floats(0, 3), shortest_s=st.floats(0.01, 4))

@@ -207,8 +207,7 @@ def test_jobs_begin_alone_where_a_profile_is_of_another_host_and_each_can_be_hel
     def seconds(gated: str, uuid: str, **asked: Any) -> float | None:
         for name in "ab":
             gate = "progress: {gate: true}\n" if name in gated else ""
-            text = f"name: {name}\ncommand: ['true']\n{gate}"
-            (tmp_path / f"{name}.yaml").write_text(text)
+            (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncommand: ['true']\n{gate}")
         known = replace(wanted(file, **asked), card=replace(GPU, uuid=uuid))
         return make_spec(known, settings).pairs[0].alone_s
 

@@ -155,8 +155,7 @@ def supervise(folder: LaunchFolder) -> None:
 
 
 def test_of_who_is_unknown_nothing_is_expected(card: QueueCard) -> None:
-    assert set(card.lacking) == {"unknown"}
-    assert first_sets(card, ()) == []
+    assert (set(card.lacking), first_sets(card, ())) == ({"unknown"}, [])
     assert card.expected(["triad"], Split((100.0,)))
     assert card.expected(["triad", "unknown"], Split((100.0, 100.0))) is None
 

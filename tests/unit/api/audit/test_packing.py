@@ -326,8 +326,7 @@ def test_power_from_a_total_that_begins_anew() -> None:
     times_s = [STEP_S * (n + 1) for n in range(20)]
     labels = {"UUID": "GPU-1", "__name__": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **JOB}
     total = [300e3 * STEP_S * (n if n < 10 else n - 10) for n in range(20)]
-    series = [*rows(range(20), 0.5)[1:], Series(labels, times_s, total)]
-    [one] = found(series, 20)
+    [one] = found([*rows(range(20), 0.5)[1:], Series(labels, times_s, total)], 20)
     assert one.means["power_w"] == pytest.approx(300)
 
 

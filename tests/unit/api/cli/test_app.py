@@ -131,5 +131,4 @@ def test_exit_codes_stand_in_one_table() -> None:
         re.MULTILINE,
     )
     told = [(str(number), code, meaning.rstrip(".")) for number, code, meaning in exit_codes()]
-    assert rows == told
-    assert len({number for number, _, _ in told}) == len(told)
+    assert (rows, len({number for number, _, _ in told})) == (told, len(told))

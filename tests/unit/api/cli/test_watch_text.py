@@ -56,8 +56,7 @@ def test_what_is_seen_is_stored_and_registered(
     """Of one's own processes that are counted; of others there is advice, and nothing to launch."""
     settings = replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
     monkeypatch.setattr(watch, "read_settings", lambda: settings)
-    owners = {1: os.geteuid() + 1, os.getpid(): os.geteuid()}
-    monkeypatch.setattr(watch, "owner_of", owners.get)
+    monkeypatch.setattr(watch, "owner_of", {1: os.geteuid() + 1, os.getpid(): os.geteuid()}.get)
     progress = ProgressSettings(kind="output", pattern="step (.*)")
     whole = max(solo_points("a"), key=lambda point: point.share_percent)
     for name, pid, unit in (

@@ -229,8 +229,7 @@ async def test_an_offer_is_ignored_and_its_body_is_no_request(kind: str, *, chun
         first = await reader.readuntil(b"}")
         writer.write(body + once + ASKED)
         found = answers(first + await reader.read())
-    assert [status for status, *_ in found] == [200] * 4
-    assert found[1][2] == len(inner)
+    assert ([status for status, *_ in found], found[1][2]) == ([200] * 4, len(inner))
     assert not any("upgrade" in headers for _, headers, _ in found)
 
 

@@ -100,8 +100,7 @@ def test_the_pods_of_a_gpu_hold_all_of_it() -> None:
     hours.look(160.0, [small, half])
     assert hours.held == {UID: 1 / 3, "another": 2 / 3}
     hours.look(190.0, [small, replace(half, state="finished")])
-    assert hours.held == {UID: 1.0}
-    assert hours.total_s == {UID: 70.0, "another": 20.0}
+    assert (hours.held, hours.total_s) == ({UID: 1.0}, {UID: 70.0, "another": 20.0})
     hours.look(200.0, [small])
     assert hours.total_s == {UID: 80.0}
 

@@ -229,8 +229,7 @@ def test_who_is_left_gets_the_next_partner() -> None:
     assert isinstance(pair, Start)
     a, b, c = running(pods, pair)
     questions: list[Question] = []
-    left = [a, replace(b, over=True), c]
-    join = only(Start, left, [gpu], saves(a_c=0.1), seen=questions)
+    join = only(Start, [a, replace(b, over=True), c], [gpu], saves(a_c=0.1), seen=questions)
     assert [pod.name for pod in (*join.beside, *join.pods)] == ["a", "c"]
     [asked] = questions
     assert (asked.running, [job.job for job in asked.jobs]) == ((26.0,), ["a", "c"])
@@ -239,10 +238,8 @@ def test_who_is_left_gets_the_next_partner() -> None:
 def test_who_began_alone_leaves_memory_to_who_joins() -> None:
     alone, joins, gpus_ = waiting("a", "a", age_s=99), waiting("b", "b"), [node("n", "GPU-1")]
     [a] = running([alone], only(Start, [alone], gpus_, {}))
-    free_mib = int(0.95 * 143771) - 1512
-    assert a.bound_mib == 1512 + free_mib // 2
-    join = only(Start, [a, joins], gpus_, saves(a_b=0.2))
-    assert [pod.name for pod in join.beside] == ["a"]
+    assert a.bound_mib == 1512 + (int(0.95 * 143771) - 1512) // 2
+    assert [pod.name for pod in only(Start, [a, joins], gpus_, saves(a_b=0.2)).beside] == ["a"]
     # Its need is not known, or it books all: it has all of the memory, and nobody joins it.
     unknown = Apart("no profile")
     [a] = running([alone], only(Start, [alone], gpus_, {}, otherwise=unknown, needs=False))
@@ -620,8 +617,7 @@ def test_partner_that_can_never_be_written_is_given_to_others() -> None:
     first, second = given_pair()
     del first["metadata"]["annotations"][names.MEMORY_MIB]
     pods = [read_pod(first), read_pod(second), waiting("c", "c")]
-    found = decided(pods, [node("n", "GPU-1", "GPU-2")], saves(b_c=0.9))
-    assert pairs(found) == [{"b", "c"}]
+    assert pairs(decided(pods, [node("n", "GPU-1", "GPU-2")], saves(b_c=0.9))) == [{"b", "c"}]
 
 
 @pytest.mark.parametrize("split", ["", "26", "26/", "26/0", "26/101", "26/nan", "x/50", "a/b"])

@@ -475,8 +475,7 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def spawn(folder: LaunchFolder, settings: Settings, program: str) -> None:
-        assert program == SUPERVISOR
-        assert folder.path.parent == settings.home / "launches"
+        assert (program, folder.path.parent) == (SUPERVISOR, settings.home / "launches")
         found.append(folder.launch_id)
 
     monkeypatch.setattr("advisor_api.launches.launching.spawn_supervisor", spawn)
@@ -614,8 +613,7 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
         assert (kept(service).state, (kept(service).silent_s or 0) > DAY_S) == ("running", True)
         shown = {one.name: one.samples for one in metrics.collect()}
         assert [one.value for one in shown["advisor_launches_silent"]] == [1]
-        assert shown["advisor_observed_work_per_joule"] == []
-        assert caplog.text == ""
+        assert (shown["advisor_observed_work_per_joule"], caplog.text) == ([], "")
         folder.ask_stop()
         reconciler.look()
         reconciler.look()

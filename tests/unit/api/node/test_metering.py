@@ -52,8 +52,7 @@ SMALL = st.floats(0, 1e6, allow_nan=False)
 
 @given(st.binary(max_size=600))
 def test_any_bytes_are_read(data: bytes) -> None:
-    found = parse_progress(data)
-    assert (found is None) == (len(data) < 8)
+    assert (parse_progress(data) is None) == (len(data) < 8)
 
 
 # What is known of jobs
@@ -419,8 +418,7 @@ def test_a_percentage_that_was_changed_is_found(
 
 
 def test_somebody_else_on_the_gpu_is_found(pair: Node, caplog: pytest.LogCaptureFixture) -> None:
-    passing = pair.process()
-    pair.outside.add(passing)
+    pair.outside.add(pair.process())
     pair.look(1)
     pair.outside.clear()
     pair.look(10)

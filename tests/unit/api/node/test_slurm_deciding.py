@@ -257,8 +257,7 @@ def test_the_others_of_a_set_wait_for_their_turn() -> None:
 def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
     first = begun("n", named=Named(job="n", share_text="40", counted=30), cards={("n1", 0): 30})
     change = decided(first, waiting("2", "k"), waiting("3", "k"), sets=sets_of(3))
-    assert change["2"].named.share_text == "100"
-    assert change["2"].counted == 70
+    assert (change["2"].named.share_text, change["2"].counted) == ("100", 70)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +267,7 @@ def test_a_plan_that_has_changed_asks_for_who_joins() -> None:
 def test_a_set_keeps_the_rules_of_a_pair(more: dict[str, Any]) -> None:
     short = {"p": replace(PARTITION, most_min=110)}
     jobs = [waiting("1", "k"), waiting("2", "k"), waiting("3", "k", **more)]
-    change = decided(*jobs, sets=sets_of(3), partitions=short)
-    assert change["1"].counted == 51
+    assert decided(*jobs, sets=sets_of(3), partitions=short)["1"].counted == 51
 
 
 def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
@@ -513,9 +511,7 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
     (folder / "share").write_text("")
     assert read_job(folder) is None
     (folder / "share").unlink()
-    assert read_job(folder) is None
-    other = job_folder(tmp_path, "43", "nightly run")
-    assert read_job(other) is None
+    assert read_job(folder) is read_job(job_folder(tmp_path, "43", "nightly run")) is None
     assert read_job(folder.with_name("44")) is None
 
 
@@ -569,5 +565,4 @@ def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
     (gpu.path / "ended/42").write_text("0")
     after = ended(job, gpu)
     assert (after.state, after.over) == ("finished", True)
-    assert list((gpu.path / "ended").iterdir()) == []
-    assert ended(job, gpu).state == "stopped"
+    assert (list((gpu.path / "ended").iterdir()), ended(job, gpu).state) == ([], "stopped")

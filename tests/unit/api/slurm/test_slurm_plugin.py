@@ -47,8 +47,7 @@ def test_a_job_that_begins_later_waits_from_then(plugin: Plugin) -> None:
 def test_requests_for_one_gpu_are_rewritten(plugin: Plugin, fields: dict[str, str | int]) -> None:
     job = plugin.submit_one(**fields)
     mark = "/" if "gres/" in str(fields) else ":"
-    assert job["tres_per_node"] == f"gres{mark}mps:100"
-    assert job.get("tres_per_job", "") == ""
+    assert (job["tres_per_node"], job.get("tres_per_job", "")) == (f"gres{mark}mps:100", "")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +82,7 @@ def test_what_cannot_share_stays_as_it_is(
 
 
 def test_srun_stays_as_it_is(plugin: Plugin) -> None:
-    job = {key: value for key, value in BATCH.items() if key != "script"}
-    [done] = plugin.submit(job)
+    [done] = plugin.submit({key: value for key, value in BATCH.items() if key != "script"})
     assert done["tres_per_node"] == "gres:gpu:1"
     assert "only batch jobs" in done["admin_comment"]
 
@@ -104,8 +102,7 @@ def test_other_jobs_are_left_alone(plugin: Plugin, comment: str) -> None:
 def test_a_share_is_not_the_users_to_say(plugin: Plugin, word: str) -> None:
     """What cannot be meant is taken out, so that no script of root's reads it."""
     job = plugin.submit_one(comment=f"mine advisor:{word} run")
-    assert job["tres_per_node"] == "gres:gpu:1"
-    assert job["comment"] == "mine  run"
+    assert (job["tres_per_node"], job["comment"]) == ("gres:gpu:1", "mine  run")
     assert job["said"].startswith("advisor: unchanged: advisor:")
 
 

@@ -169,8 +169,7 @@ def test_memory_is_bounded_and_the_job_is_told(folder: Path, job: Path) -> None:
     said = "print advisor: at most 2512 MiB of GPU memory: what asks for more fails as on a "
     said += "smaller card"
     lines = task_prolog(folder, 0)
-    assert "export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2512M" in lines
-    assert said in lines
+    assert all(part in lines for part in ("export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2512M", said))
     assert said not in task_prolog(folder, 0, SLURM_STEP_ID="0")
 
 
@@ -192,7 +191,6 @@ def test_other_jobs_lose_what_a_parent_had(folder: Path) -> None:
 
 
 def test_of_several_tasks_one_counts(folder: Path, job: Path) -> None:
-    before = f"{job}/progress"
-    lines = task_prolog(folder, 0, SLURM_PROCID="1", ADVISOR_PROGRESS_FILE=before)
+    lines = task_prolog(folder, 0, SLURM_PROCID="1", ADVISOR_PROGRESS_FILE=f"{job}/progress")
     assert "unset ADVISOR_PROGRESS_FILE" in lines
     assert not any("export ADVISOR_PROGRESS_FILE" in line for line in lines)

@@ -158,8 +158,7 @@ def test_parquet_made_by_pandas_is_read(tmp_path: Path) -> None:
     """Points measured elsewhere need no metadata; NaN and missing columns are no readings."""
     pandas: Any = importlib.import_module("pandas")
     rows = [to_row(point(1, power_w=300.0, throttled=True)), to_row(point(2))]
-    frame = pandas.DataFrame(rows).drop(columns=["flags", "host"])
-    frame.to_parquet(tmp_path / "p.parquet")
+    pandas.DataFrame(rows).drop(columns=["flags", "host"]).to_parquet(tmp_path / "p.parquet")
     assert read_points(tmp_path / "p.parquet") == [
         point(1, power_w=300.0, throttled=True),
         point(2),
@@ -468,8 +467,7 @@ def test_points_of_some_jobs_are_those_of_all_points_that_are_of_these_jobs() ->
 
 
 def test_no_job_and_a_job_that_was_not_measured_have_no_points() -> None:
-    assert bundled_solo_points(()) == []
-    assert bundled_solo_points(["bert"]) == []
+    assert bundled_solo_points(()) == bundled_solo_points(["bert"]) == []
 
 
 # What is refused of points that are brought in, and what is said of those that are taken.

@@ -142,8 +142,7 @@ def test_a_launch_whose_store_is_full_stays(
 def test_a_link_is_not_followed(home: Path, tmp_path: Path, cleaner: Cleaner) -> None:
     """Neither one in the place of a launch, nor one inside it, nor one of half a removal."""
     elsewhere = ended_launch(tmp_path / "other", 1, 99)
-    inside = ended_launch(home, 2, 99)
-    (inside.path / "0-b").symlink_to(elsewhere.path)
+    (ended_launch(home, 2, 99).path / "0-b").symlink_to(elsewhere.path)
     (home / "launches" / launch_id(1)).symlink_to(elsewhere.path)
     (home / "launches" / ".half.removed").symlink_to(elsewhere.path)
     plan, done = cleaner.clean(dry_run=True), cleaner.clean()

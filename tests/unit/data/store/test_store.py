@@ -113,8 +113,7 @@ def test_a_profile_is_replaced_as_a_whole(store: Store) -> None:
         *store.observations(),
     ] == others
     assert store.add([point(1), point(2)]) == 1
-    elsewhere = [point(5, gpu_model="A100")]
-    store.add(elsewhere)
+    store.add([point(5, gpu_model="A100")])
     assert (
         store.replace_profile("gemm", "A100", [point(6, gpu_model="A100")]),
         store.solo_points(job="gemm", gpu_model="NVIDIA H200"),
@@ -284,8 +283,7 @@ def test_a_moment_with_very_many_records_is_cut(
         monkeypatch.setattr(f"advisor_data.{module}.MOST_OF_MOMENT", 10)
     seen = [observation(n, started_at=_at(0)) for n in range(50)]
     store.add(seen)
-    page = store.observation_page(None, Span(limit=5))
-    assert len(page.records) == 15
+    assert len(store.observation_page(None, Span(limit=5)).records) == 15
     found = _all_pages(lambda span: store.observation_page(None, span), 5)
     assert found == sorted(seen, key=position, reverse=True)
 

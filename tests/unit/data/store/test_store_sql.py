@@ -197,8 +197,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    found = [folder, *folder.rglob("*")]
-    return {path.name: path.stat().st_mode & 0o777 for path in found}
+    return {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.rglob("*")]}
 
 
 def opened(home: Path) -> set[str]:
@@ -264,8 +263,7 @@ def test_migrations_make_the_tables_of_the_code(url: str, tmp_path: Path) -> Non
     engine = create_engine(url)
     with engine.connect() as connection:
         opts = {"version_table": VERSION_TABLE, "include_name": _is_no_index}
-        context = MigrationContext.configure(connection, opts=opts)
-        assert compare_metadata(context, metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection, opts=opts), metadata) == []
     engine.dispose()
 
 

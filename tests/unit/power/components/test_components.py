@@ -66,8 +66,7 @@ def point(job: str, seed: int, **changes: object) -> SoloPoint:
         run=f"r{seed}",
         **known,  # pyright: ignore[reportArgumentType]
     )
-    found = some(activity_of(made))
-    exact = replace(made, power_w=float(found.terms(TOP_MHZ) @ TRUE_W))
+    exact = replace(made, power_w=float(some(activity_of(made)).terms(TOP_MHZ) @ TRUE_W))
     return replace(exact, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -205,8 +204,7 @@ def test_memory_that_was_not_read_is_twice_as_unsure() -> None:
 
 def test_what_was_never_seen_is_extrapolated(weights: ComponentWeights) -> None:
     """Each window of the fit lies inside, and a pipe that no job used does not."""
-    seen = points()[5]
-    inside = some(activity_of(seen))
+    inside = some(activity_of(points()[5]))
     assert components(weights, inside, 500.0).others_basis == "estimated"
     idle = dict.fromkeys(COLUMNS, 0.0)
     far = replace(inside, counters={**idle, "tensor_active_percent": 100.0})

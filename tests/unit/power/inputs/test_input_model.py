@@ -167,8 +167,7 @@ def test_intervals_hold_what_they_promise_for_new_sweeps() -> None:
     bounds = bounds_of(residuals_of(learned, as_run_w))
     assert -0.1 < bounds["bf16"].low < 0 < bounds["bf16"].high < 0.1
     fresh = points(switching, seed=7, groups=40, noise=noise)
-    residuals = residuals_of(fresh, physics_and_trees(learned)(fresh))
-    assert 0.85 < held(residuals, bounds) <= 1
+    assert 0.85 < held(residuals_of(fresh, physics_and_trees(learned)(fresh)), bounds) <= 1
 
 
 def test_noise_of_the_reference_is_the_floor() -> None:
@@ -255,8 +254,7 @@ def test_below_the_limit_power_is_expected_and_at_it_speed(folder: Path) -> None
         1900.0,
         (),
     )
-    assert few.usual_ratio == pytest.approx(1)
-    assert few.most is None
+    assert (few.usual_ratio, few.most) == (pytest.approx(1), None)
     every = predictor.predict(asked(units=None))
     assert every.units == 132
     assert every.at_limit
@@ -813,8 +811,7 @@ def kept_result(text: str = "normal(0,1)", watts: float = 400.0, **of: object) -
 
 def test_a_result_becomes_a_point_that_a_file_holds(tmp_path: Path) -> None:
     (point,), left_out = points_of([kept_result("normal(0,1)|sparse(0.5)")])
-    assert left_out == {}
-    assert set(point.features) == set(FEATURES)
+    assert (left_out, set(point.features)) == ({}, set(FEATURES))
     assert 0.4 < point.features["a_zeros"] < 0.6
     assert (point.group, point.real, point.held_back) == ("normal|sparse", False, False)
     assert (point.power_w, point.idle_w, point.power_limit_w) == (400, 100, 700)
@@ -846,8 +843,7 @@ def test_a_clock_that_was_held_back_is_told_by_the_rate() -> None:
     free = kept_result()
     slow = replace(free.rate, value=0.8 * free.rate.value)
     hot = kept_result("ones", rate=slow, throttle_reasons=("sw-thermal",), sm_clock_mhz=1500.0)
-    limited = replace(hot, throttle_reasons=("sw-power-cap",))
-    found, _ = points_of([free, hot, limited])
+    found, _ = points_of([free, hot, replace(hot, throttle_reasons=("sw-power-cap",))])
     assert [(p.throttled, p.at_limit) for p in found] == [
         (False, False),
         (True, False),

@@ -271,8 +271,7 @@ def test_operation_that_is_not_under_its_limit_is_ended(
 def test_interpreter_without_pytorch_is_named() -> None:
     fault = {"memory": False, "message": "ModuleNotFoundError: No module named 'torch'"}
     said = str(gpu_worker.failed(fault, Path("output.log")))
-    assert "this interpreter has no PyTorch" in said
-    assert "--python" in said
+    assert all(part in said for part in ("this interpreter has no PyTorch", "--python"))
 
 
 class Said:
@@ -570,8 +569,7 @@ def test_what_no_number_of_readings_resolves_is_refused(bin_ms: float, said: str
 
 
 def test_a_plan_that_takes_too_long_says_what_fits() -> None:
-    runs = runs_for(INSTANT, bin_ms=1, within_w=5)
-    plan = make_plan(INSTANT, bin_ms=1, run_s=0.1, runs=runs)
+    plan = make_plan(INSTANT, bin_ms=1, run_s=0.1, runs=runs_for(INSTANT, bin_ms=1, within_w=5))
     with pytest.raises(InputError, match=r"take 3\d.\d minutes, and 10 are allowed.* runs fit"):
         check_cost(plan, INSTANT, bin_ms=1, most_s=600)
     check_cost(plan, INSTANT, bin_ms=1, most_s=plan.seconds)
@@ -1074,8 +1072,7 @@ def test_sensors_of_a_card_that_nobody_measured() -> None:
         sensors_of(GPU, [record(driver="570.1")])
     with pytest.raises(SourceError, match="no instant power reading"):
         sensors_of(GPU, [record(None)])
-    assert sensors_of(GPU, [record()]).channel == INSTANT
-    assert record().energy == COUNTER
+    assert (sensors_of(GPU, [record()]).channel, record().energy) == (INSTANT, COUNTER)
 
 
 # going on

@@ -57,8 +57,7 @@ def test_numbers_come_back_bit_by_bit_wherever_they_begin(
     numbers = np.frombuffer(
         random.bytes(rows * columns * np.dtype(NUMBERS[name]).itemsize), NUMBERS[name]
     ).reshape(rows, columns)
-    of = entry(name, numbers.shape, 0, numbers.nbytes)
-    text = json.dumps({"w": of}) + " " * padding
+    text = json.dumps({"w": entry(name, numbers.shape, 0, numbers.nbytes)}) + " " * padding
     found = read(tmp_path / "x.safetensors", file_of(text, numbers.tobytes()))
     tensor = found.tensor("w")
     assert (tensor.shape, tensor.dtype) == (numbers.shape, TYPES[name][0])

@@ -166,8 +166,7 @@ def test_part_is_the_same_whatever_was_measured_before(tmp_path: Path) -> None:
     for number in (1, 2, 1, 2):
         measure(wanted, tmp_path, part=(number, 2))
     found = windows(kept(tmp_path))
-    assert set(found.values()) == {1}
-    assert len(found) == 6 * 4
+    assert (set(found.values()), len(found)) == ({1}, 6 * 4)
 
 
 # going on
@@ -213,8 +212,7 @@ def test_interrupted_plan_is_gone_on_with(after: int, tmp_path: Path) -> None:
     assert 0 < dry.estimated_s < whole.estimated_s
     rest = measure(wanted, tmp_path)
     assert (rest.windows, rest.to_measure, rest.measured) == (10, 10 - after, 10 - after)
-    assert set(windows(kept(tmp_path)).values()) == {1}
-    assert len(kept(tmp_path)) == 6
+    assert (set(windows(kept(tmp_path)).values()), len(kept(tmp_path))) == ({1}, 6)
 
 
 def test_pair_of_another_card_is_left_there(tmp_path: Path) -> None:
@@ -254,8 +252,7 @@ def test_time_sliced_windows_are_measured_without_mps(tmp_path: Path) -> None:
     assert gpus.log == ["open None", "close None", "open uncapped", "close uncapped"]
     assert report.estimated_s == pytest.approx(sum(part.estimated_s for part in parts))
     assert report.cost.starts == 12 + 4
-    modes = Counter(p.mode for p in kept(tmp_path))
-    assert modes == {"mps": 4, "uncapped": 2, "time-sliced": 2}
+    assert Counter(p.mode for p in kept(tmp_path)) == {"mps": 4, "uncapped": 2, "time-sliced": 2}
     assert {mode for _, _, mode in alone(tmp_path)} == {"mps"}
 
 
@@ -350,8 +347,7 @@ def test_idle_power_is_that_from_before_the_first_job(tmp_path: Path) -> None:
     def open_testbed(mode: Mode | None) -> Generator[Testbed]:
         idle_power_w = 75.0 if mode is None else 130.0
         opened.append(idle_power_w)
-        solo = [replace(p, idle_power_w=idle_power_w) for p in SOLO]
-        yield ReplayTestbed(solo, PAIRS, mode)
+        yield ReplayTestbed([replace(p, idle_power_w=idle_power_w) for p in SOLO], PAIRS, mode)
 
     measure(plan(*SPLITS, TIME_SLICED), tmp_path, open_testbed)
     assert opened == [75.0, 130.0]

@@ -185,8 +185,7 @@ def test_memory_of_job_files(
     members = {"a": job("a", memory_mib=a_mib), "b": job("b", memory_mib=b_mib)}
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", memory_mib=gpu_mib)
     work = expand(plan(pairs=(("a", "b"),)), gpu, members, [])
-    assert len(work.skipped) == skipped
-    assert len(work.mps) == 9 * (1 - skipped)
+    assert (len(work.skipped), len(work.mps)) == (skipped, 9 * (1 - skipped))
 
 
 BOTH = jobs(["bert", "triad"])
@@ -304,8 +303,7 @@ def test_kind_by_counters(fields: dict[str, Any], kind: BoundBy | None) -> None:
         solo_point("a", started_at="2026-02-01T00:00:00+00:00", **fields),
         solo_point("a", started_at="2026-01-01T00:00:00+00:00", **counters),
     ]
-    assert kind_of(points) == kind
-    assert kinds_of(points) == ({"a": kind} if kind else {})
+    assert (kind_of(points), kinds_of(points)) == (kind, {"a": kind} if kind else {})
 
 
 @given(compute=st.floats(0, 100), memory=st.floats(0, 100), busy=st.floats(0, 100))
@@ -347,8 +345,7 @@ def test_each_job_of_a_sample_meets_every_kind(count: int, selves: bool) -> None
     names = [f"j{number:02}" for number in range(count)]
     kinds = even_kinds(names)
     for seed in "abc":
-        drawn = sample(names, 3 * count, seed, kinds, selves=selves)
-        assert not unmet(names, kinds, drawn)
+        assert not unmet(names, kinds, sample(names, 3 * count, seed, kinds, selves=selves))
 
 
 def test_selves_have_their_part_of_a_sample() -> None:
@@ -843,8 +840,7 @@ def test_plan_is_read_as_it_was_written(tmp_path: Path, entries: list[PlanEntry]
 def test_options() -> None:
     """The same options name the same run."""
     first = plan_from_options("fft, gemm", "", "nine,uncapped", 2)
-    entry = PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2)
-    assert first.entries == (entry,)
+    assert first.entries == (PlanEntry(among=("fft", "gemm"), splits=NINE_UNCAPPED, repeats=2),)
     assert plan_from_options("all", "", "time-sliced", name="x", sample=5) == Plan(
         "x", (PlanEntry(among="all", sample=5, splits=(TIME_SLICED,)),)
     )

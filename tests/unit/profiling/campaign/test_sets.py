@@ -68,8 +68,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_named_sets_keep_their_limits() -> None:
     """Processes alike are told apart, and one of another limit is another process."""
-    named = read_set("small-1+small-0+small-0@50+small-1", "")
-    (target,) = windows({"sets": (named,)}).mps
+    (target,) = windows({"sets": (read_set("small-1+small-0+small-0@50+small-1", ""),)}).mps
     assert [(str(spec), spec.copy) for spec in target.specs] == [
         ("small-0 at 50 %", 0),
         ("small-0 at 100 %", 0),
@@ -105,8 +104,7 @@ def test_set_that_does_not_fit_into_memory() -> None:
         "small-0 needs 60000 MiB, small-1 60000 MiB and small-2 60000 MiB, together more than "
         "136582 MiB (95 % of NVIDIA H200)"
     )
-    assert work.skipped == (Skipped(("small-0", "small-1", "small-2"), reason),)
-    assert work.mps == ()
+    assert (work.skipped, work.mps) == ((Skipped(("small-0", "small-1", "small-2"), reason),), ())
 
 
 def test_limits_are_at_safe_counts() -> None:

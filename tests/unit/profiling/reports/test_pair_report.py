@@ -243,8 +243,7 @@ def three(**fields: Any) -> PairPoint:
 def test_same_work_on_a_card_each() -> None:
     """(0.5 + 0.6) at 100 W and 0.75 at 200 W are 260 W; two cards become free, at 10 W each."""
     (found,) = set_results([three()], ALONE)
-    assert [part.job for part in found.parts] == ["a", "a", "b"]
-    assert found.speeds == (0.5, 0.6, 0.75)
+    assert ([part.job for part in found.parts], found.speeds) == (["a", "a", "b"], (0.5, 0.6, 0.75))
     assert (found.slowest, found.p99_ms, found.windows) == (0.5, None, 1)
     assert found.saved_off == pytest.approx(1 - 200 / 260)
     assert found.saved_idle == pytest.approx(1 - 220 / 260)

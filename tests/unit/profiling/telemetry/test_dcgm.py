@@ -179,8 +179,7 @@ def collect(server: Exporter, clock: Clock, energy_mj: float, sm_active: float) 
 def test_readings_come_from_the_exporter(source: DcgmSource) -> None:
     found = source.read(("power.gpu", "energy.gpu", "clock.sm", "memory.used", "power.limit"))
     assert [*found.values()] == [250.5, 7.5, 1410, 2048, 700]
-    assert source.gpu == GPU
-    assert source.throttle_reasons() == ("sw-power-cap",)
+    assert (source.gpu, source.throttle_reasons()) == (GPU, ("sw-power-cap",))
     assert {channel.name for channel in source.channels} == EXPECTED.keys() - {"throttle mask"}
     assert source.processes_memory_mib([1]) is None
 

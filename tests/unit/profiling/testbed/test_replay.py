@@ -241,8 +241,7 @@ def test_same_seed_gives_the_same_noise() -> None:
         show(ReplayTestbed(ALONE, TOGETHER, noise=seed), THIRTY_SEVENTY, times=5)
         for seed in ("a", "a", "b")
     )
-    assert one == same
-    assert len({*one, *other}) == 10
+    assert (one, len({*one, *other})) == (same, 10)
 
 
 def test_noise_has_the_size_of_the_recorded_errors() -> None:
@@ -354,8 +353,7 @@ def test_only_windows_of_the_way_of_sharing_are_found(mode: str, modes: set[str]
         pair_point(share, 100 - share, mode=recorded)
         for share, recorded in ((30, "mps"), (40, "cu_mask"), (50, "uncapped"), (60, "time-sliced"))
     ]
-    found = preferred(pairs, mode).values()
-    assert {p.mode for p in found} == modes
+    assert {p.mode for p in preferred(pairs, mode).values()} == modes
 
 
 @pytest.mark.parametrize("mode", ["mps", "uncapped"])

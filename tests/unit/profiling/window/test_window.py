@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import some
 from recorded_trace import TraceSource
 from scripted import GPU, ScriptedSource
 
@@ -110,8 +111,7 @@ def test_window_waits_until_power_is_flat(
     window = measure(watch(source(POWERS_W[power])), rules)
     assert (window.settled, window.settle_s > 4.5 or not settled) == (settled, True)
     assert window.window_s == pytest.approx(window_s, abs=0.4)
-    assert window.power is not None
-    assert window.power.relative == pytest.approx(relative, abs=0.05)
+    assert some(window.power).relative == pytest.approx(relative, abs=0.05)
 
 
 def test_sensor_that_lags_is_not_taken_for_a_change_of_power() -> None:
@@ -120,8 +120,7 @@ def test_sensor_that_lags_is_not_taken_for_a_change_of_power() -> None:
     rules = rules_for(8.0, PowerTiming(settle_s=lag_s - 0.1, shortest_window_s=0.8))
     window = measure(watch(source(lambda t: 80.0 if t < lag_s else 300.0)), rules)
     assert (window.settled, window.settle_s) == (True, pytest.approx(lag_s + 0.8, abs=0.05))
-    assert window.power is not None
-    assert window.power.mean == pytest.approx(300)
+    assert some(window.power).mean == pytest.approx(300)
 
 
 @pytest.mark.parametrize(("busy_s", "settle_s"), [(1.1, 1.1), (0.08 + 0.1, 0.087), (0, 0)])
@@ -169,8 +168,7 @@ def test_stop_of_the_profiler_at_a_tick_makes_no_power() -> None:
         window = measure(WindowInputs(counts=[count], source=stopped, clock=clock), RULES)
         gap, (rate,) = window.counter_gap, window.rates
         assert gap is None or abs(gap) < 0.03, seed
-        assert rate is not None
-        assert rate.mean == pytest.approx(100, rel=0.015), seed
+        assert some(rate).mean == pytest.approx(100, rel=0.015), seed
 
 
 def test_window_waits_for_the_slower_of_two_to_become_flat() -> None:
@@ -241,8 +239,7 @@ def test_a_window_opens_when_the_queue_of_a_server_is_empty(
     window = measure(queue(VirtualClock(), could, offered=offered, **script), RULES)
     assert (window.settled, window.drains) == (True, False)
     assert window.settle_s == pytest.approx(settle_s, abs=5)
-    assert window.rates[0] is not None
-    assert window.rates[0].mean == pytest.approx(60, rel=0.03)
+    assert some(window.rates[0]).mean == pytest.approx(60, rel=0.03)
     steady_ms = 1000 * (script.get("work_s", 0.05) + 1 / could)
     assert window.latencies[0] == pytest.approx((steady_ms, steady_ms), rel=0.1)
 
@@ -250,8 +247,7 @@ def test_a_window_opens_when_the_queue_of_a_server_is_empty(
 def test_a_burst_beyond_the_demand_is_waited_for() -> None:
     window = measure(queue(VirtualClock(), 300, burst=True), RULES)
     assert 5 < window.settle_s < 9
-    assert window.rates[0] is not None
-    assert window.rates[0].mean == pytest.approx(60, rel=0.03)
+    assert some(window.rates[0]).mean == pytest.approx(60, rel=0.03)
 
 
 def test_a_queue_that_is_not_emptied_in_two_minutes_is_flagged() -> None:
@@ -259,8 +255,7 @@ def test_a_queue_that_is_not_emptied_in_two_minutes_is_flagged() -> None:
     assert (window.drains, window.settle_s) == (True, pytest.approx(120, abs=1))
     behind = measure(queue(VirtualClock(), 40), RULES)
     assert (behind.drains, behind.settle_s < 4) == (False, True), "it is never empty"
-    short = measure(queue(VirtualClock(), 67, waits_s=20), rules_for(0.1))
-    assert short.settle_s < 7
+    assert measure(queue(VirtualClock(), 67, waits_s=20), rules_for(0.1)).settle_s < 7
 
 
 def test_latencies_are_those_of_the_window_alone() -> None:
@@ -338,8 +333,7 @@ def test_real_card_under_its_power_cap() -> None:
     # The record has the readings of one schedule: one and a half seconds, then four.
     rules = WindowRules(least_s=3.98, most_s=3.98, flat=1)
     window = measure(replace(inputs, counts=counts), rules)
-    assert window.power is not None
-    assert (window.power.mean, window.counters.sm_active_percent) == pytest.approx(
+    assert (some(window.power).mean, window.counters.sm_active_percent) == pytest.approx(
         (690, 94.6), rel=0.02
     )
     assert abs(window.counter_gap or 1) < 0.02
@@ -408,9 +402,7 @@ FINITE = st.floats(0.1, 1e4)
 
 
 def test_no_readings_have_no_mean() -> None:
-    assert mean_estimate([]) is None
-    assert rate_estimate([]) is None
-    assert rate_estimate([(1.0, 5.0)]) is None
+    assert mean_estimate([]) is rate_estimate([]) is rate_estimate([(1.0, 5.0)]) is None
 
 
 @given(st.floats(0.5, 500), st.integers(2, 400))
@@ -434,17 +426,13 @@ def test_readings_that_repeat_do_not_make_the_mean_look_exact() -> None:
     once = [(float(i), 100.0 + 10 * (i % 2)) for i in range(10)]
     often = [(i + j / 10, value) for i, value in once for j in range(10)]
     single, repeated = (mean_estimate(readings) for readings in (once, often))
-    assert single is not None
-    assert repeated is not None
-    assert (repeated.stderr or 0) > 0.7 * (single.stderr or 1)
+    assert (some(repeated).stderr or 0) > 0.7 * (some(single).stderr or 1)
 
 
 def test_a_rate_that_changes_has_a_large_error() -> None:
     events = [(0.1 * i, float(i)) for i in range(20)]
     events += [(1.9 + 0.2 * i, 19.0 + i) for i in range(1, 20)]
-    estimate = rate_estimate(events)
-    assert estimate is not None
-    assert (estimate.relative or 0) > 0.05
+    assert (some(rate_estimate(events)).relative or 0) > 0.05
 
 
 def beside(job: float, together: float, probe: float, **known: Any) -> dict[str, float]:
@@ -477,8 +465,7 @@ def test_kernels_of_a_unit_by_the_rates_of_a_probe(
     if hold_s:
         assert told["kernel_hold_s"] == pytest.approx(hold_s, rel=0.01)
     # Together the kernels of a unit hold the GPU for what the probe lost, whatever their number.
-    lost = 1 - rates[2] / 9684
-    assert n * told["kernel_hold_s"] * rates[1] == pytest.approx(lost)
+    assert n * told["kernel_hold_s"] * rates[1] == pytest.approx(1 - rates[2] / 9684)
 
 
 COUNTERS = Counters(

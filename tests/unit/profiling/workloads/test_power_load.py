@@ -44,8 +44,7 @@ def test_bursts_are_where_they_were_planned(seed: int, unit_s: float) -> None:
     bursts = steps_and_bursts(seed)[2]
     load = VirtualLoad(VirtualClock(), unit_s)
     (kind, name, begun_s), *ons = run(bursts, load)
-    assert (kind, name) == ("stage", "bursts")
-    assert len(ons) == len(bursts.on)
+    assert (kind, name, len(ons)) == ("stage", "bursts", len(bursts.on))
     for (_, first_s, last_s), (start_s, end_s) in zip(ons, bursts.on, strict=True):
         assert first_s - begun_s == pytest.approx(start_s, abs=1e-4)
         assert last_s - first_s == pytest.approx(end_s - start_s, abs=unit_s)

@@ -77,8 +77,7 @@ def test_power_is_that_of_the_card() -> None:
     assert profiles[0].whole_gpu_power_w == pytest.approx(400 * math.exp(0.1))
     assert (known.card_of(of), list(known.warnings(of))) == (known.factor, [factor().text])
     own = tuple(replace(p, gpu_uuids=frozenset({OTHER})) for p in of)
-    assert known.applied(MODEL, own) == (MODEL, own)
-    assert known.card_of(own) is None
+    assert (known.applied(MODEL, own), known.card_of(own)) == ((MODEL, own), None)
     assert known.card_of((of[0], own[1])) == known.factor
 
 
@@ -119,8 +118,7 @@ def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
     assert known.drifts_of(of) == (drift(),)
     (said,) = known.warnings(of)
     assert said == f"{drift().text}; intervals are wider: advisor profile a"
-    anywhere = Conditions(drifts=all_drifts)
-    assert [d.ratio for d in anywhere.drifts_of(of)] == [0.1]
+    assert [d.ratio for d in Conditions(drifts=all_drifts).drifts_of(of)] == [0.1]
 
 
 # launches beside what is expected

@@ -132,5 +132,4 @@ def test_speeds_are_those_beside_alone_on_the_same_host(
         [a, replace(a, job="b", rate=1000.0), replace(a, run="r2", rate=9.0), point(**columns)]
     )
     (window,) = measured_windows(PAIR, unchecked, store, bundled=())["a", "b"]
-    assert window.rates == pytest.approx(rates)
-    assert window.power_w == power_w
+    assert (window.rates, window.power_w) == (pytest.approx(rates), power_w)
