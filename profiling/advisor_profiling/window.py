@@ -536,7 +536,7 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
 
     And until no server empties a queue. Returns how long that took, and whether each still was so.
     """
-    log, answers = _begin(watch), list[tuple[float, list[tuple[int, ...]]]]()
+    log, answers = _begin(watch), list[tuple[float, list[tuple[float, tuple[int, ...]]]]]()
     next_s, view_s = 0.0, rules.settle_least_s - rules.sensor_lag_s
     settled, patience_s = False, 0.0
     while (age_s := watch.clock.now_s() - log.begun_s) < max(rules.settle_most_s, patience_s):
@@ -545,14 +545,15 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
             continue
         begins, end_s = age_s < rules.settle_least_s, watch.clock.now_s()
         next_s = min(age_s + view_s / 4, rules.settle_least_s if begins else math.inf)
-        answers.append((end_s, [read() for read in watch.latencies]))
+        seats = zip(watch.counts, watch.latencies, strict=False)
+        answers.append((end_s, [(count(), read()) for count, read in seats]))
         if begins:
             continue
         events = [steps.events for steps in log.steps]
         settled = _is_flat(log.power, events, (end_s - view_s, end_s), rules.flat)
         patience_s = max(
             (
-                _patience_s([(at_s, of_jobs[slot]) for at_s, of_jobs in answers], rate, rules)
+                _patience_s([(at_s, *of_jobs[slot]) for at_s, of_jobs in answers], rate, rules)
                 for slot, rate in enumerate(watch.offered)
             ),
             default=0.0,
@@ -569,7 +570,7 @@ half is below so much of that of the older one, two steps of the histogram."""
 
 
 def _patience_s(
-    answers: Sequence[tuple[float, tuple[int, ...]]],
+    answers: Sequence[tuple[float, float, tuple[int, ...]]],
     offered_rate: float | None,
     rules: WindowRules,
 ) -> float:
@@ -579,13 +580,13 @@ def _patience_s(
     whose answers get later empties none, however long it is waited for. What arrives beyond the
     demand without a queue may be a burst.
     """
-    times_s = [at_s for at_s, _ in answers]
+    times_s = [at_s for at_s, _, _ in answers]
 
     def since(span_s: float) -> int:
         return max(0, bisect_right(times_s, times_s[-1] - span_s + 1e-9) - 1)
 
     def p50_ms(first: int, last: int) -> float | None:
-        return percentile_ms(answers[first][1], answers[last][1], 50)
+        return percentile_ms(answers[first][2], answers[last][2], 50)
 
     view_s = rules.settle_least_s - rules.sensor_lag_s
     if (now_ms := p50_ms(since(view_s), -1)) is None:
@@ -596,7 +597,7 @@ def _patience_s(
     older_ms, newer_ms = p50_ms(first, since(seen_s / 2)), p50_ms(since(seen_s / 2), -1)
     if older_ms is None or newer_ms is None:
         return rules.drain_most_s if p50_ms(0, since(seen_s / 2)) is None else 0.0
-    rate = (sum(answers[-1][1]) - sum(answers[first][1])) / seen_s
+    rate = (answers[-1][1] - answers[first][1]) / seen_s
     if is_catching_up(rate, offered_rate, seen_s, older_ms):
         return rules.drain_most_s
     if is_catching_up(rate, offered_rate, seen_s):
