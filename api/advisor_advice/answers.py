@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
@@ -88,14 +89,9 @@ from advisor_advice.profiles import (
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
-from advisor_power.components import (
-    KnownPower,
-    components_at,
-    components_by_share,
-    components_by_split,
-    fitted_weights,
-    known_power,
-)
+
+if TYPE_CHECKING:
+    from advisor_power.components import KnownPower
 
 _NAMED = 3
 """How many features outside of the training data are named; there can be dozens."""
@@ -676,6 +672,9 @@ def components_of_job(
         InputError: the job has no profile with counters, or too few jobs were measured.
         StoreError: the store cannot be read.
     """
+    # An answer without components loads nothing of the power wing.
+    from advisor_power.components import components_by_share
+
     return components_by_share(known_power_of(find_profiles([name], settings, gpu_model), settings))
 
 
@@ -689,6 +688,8 @@ def components_of_pair(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
+    from advisor_power.components import components_by_split
+
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
     given = answer(read_known(found, settings), EVERY_SPLIT)
@@ -701,7 +702,7 @@ def components_of_pair(
 
 
 def with_components(
-    response: wire.Recommendation, recommendation: Decision, find_power: Callable[[], KnownPower]
+    response: wire.Recommendation, recommendation: Decision, find_power: "Callable[[], KnownPower]"
 ) -> wire.Recommendation:
     """The answer with the parts of the power at its choice, or why there are none.
 
@@ -710,6 +711,8 @@ def with_components(
     Raises:
         StoreError: the store cannot be read.
     """
+    from advisor_power.components import components_at
+
     try:
         parts = components_at(find_power(), recommendation.chosen.prediction)
     except InputError as error:
@@ -719,7 +722,7 @@ def with_components(
 
 def known_power_of(
     profile_set: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
-) -> KnownPower:
+) -> "KnownPower":
     """What is known of the power of jobs, by weights that are fitted now.
 
     They are fitted to the points of the store and the bundle, and to `more`.
@@ -728,6 +731,8 @@ def known_power_of(
         InputError: too few jobs were measured on the GPU model.
         StoreError: the store cannot be read.
     """
+    from advisor_power.components import fitted_weights, known_power
+
     model = profile_set.a.gpu_model
     with begun_store(settings) as store:
         stored = store.solo_points(gpu_model=model) if store else []
