@@ -546,7 +546,7 @@ def append_observation(folder: Path, observation: Observation) -> None:
 
 
 def draft_observations(folder: Path, found: Iterable[Observation], *, durable: bool) -> None:
-    """Keep these as far as they are known, in the place of those of before.
+    """Keep these as far as they are known; they replace the earlier ones.
 
     Raises:
         OSError: they cannot be written; those of before stay.

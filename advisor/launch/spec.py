@@ -160,7 +160,7 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
         pair: Of which rates and the forecast are scaled.
         number: Of the job, from 0.
         factor: Above 0.
-        spread: Standard deviation of its logarithm, in the place of what was known of that.
+        spread: Standard deviation of its logarithm; it replaces the earlier one.
     """
     part = pair.parts[number]
     if (forecast := pair.forecast) is not None:

@@ -827,7 +827,7 @@ def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
 
 
 def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
-    """Start a daemon of our own, in the place of one that a killed advisor left.
+    """Start our own daemon; it replaces one that a killed advisor left.
 
     Raises:
         PartitionError: it does not start, or that of somebody else is there.

@@ -571,7 +571,7 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
 MOST_PARTNERS = 10
 
 DIGITS = 4
-"""Of a part of 1 that is told of hundreds of pairs; none is known better."""
+"""Of a part of 1, which hundreds of pairs give; none is known better."""
 
 ENOUGH_SPEED = 0.95
 """Of the whole GPU: a size that keeps it costs a job alone next to nothing."""

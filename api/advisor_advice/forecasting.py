@@ -35,7 +35,7 @@ from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, store
 from advisor_models.registry import Manifest, Registry
 
 PHYSICS = "physics"
-"""What expects, in the place of a model's version, where jobs take turns or are more than two."""
+"""Stands for the version of a model where jobs are time-sliced or more than two."""
 
 
 def recommended(

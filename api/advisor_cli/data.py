@@ -152,7 +152,7 @@ def backup(file: Path, as_json: AsJson = False) -> None:
 def restore(
     file: Path,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Put it in the place of the database that is there")
+        bool, typer.Option("--overwrite", help="Replace the database that is there")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -26,7 +26,7 @@ class LazyGroup(typer.core.TyperGroup):
         return [_name_no_type(parameter) for parameter in super().get_params(ctx)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Put the command itself in the place of its line of help."""
+        """Replace its line of help with the command itself."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and self.load(name), rest
 

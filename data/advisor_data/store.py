@@ -109,7 +109,7 @@ class Store(OpenDatabase):
             return [ProfileRow.of(row) for row in connection.execute(wanted).scalars()]
 
     def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
-        """Put these points in the place of all solo points of a job, on one GPU model or on all.
+        """Replace all solo points of a job with these, on one GPU model or on all.
 
         The answer is how many are kept now.
 
