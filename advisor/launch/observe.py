@@ -34,7 +34,7 @@ from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import Forecast, JobStatus, LaunchPart, LaunchSet, Ledger, State, add
+from advisor.launch.spec import Forecast, JobStatus, LaunchSet, Ledger, State, add
 from advisor.runtime.processes import beating
 
 FASTEST = 1.3
@@ -90,27 +90,28 @@ def _of_stretch(
     monitor: SetMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
 ) -> Observation:
     stretch = monitor.account.stretches[number]
-    rates, power_w = stretch.rates(), stretch.power_w()
-    known = [monitor.pair.parts[n] for n in stretch.numbers]
     forecast = monitor.forecasts.get(stretch.numbers)
-    speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
-    flags = tuple(_flags(monitor, stretch, rates, known))
-    seen = Observation(
+    known = [monitor.pair.parts[n] for n in stretch.numbers]
+    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
+    is_foreign = not monitor.account.foreign().keys().isdisjoint(stretch.numbers)
+    found = (
+        *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
+        *sorted(stretch.flags),
+        *((FOREIGN_HOST,) if is_foreign else ()),
+    )
+    return observed(
+        gpu,
+        _parts(monitor, stretch, forecast),
+        [part.share_rate for part in known],
+        min(idle, default=None),
+        found,
         launch_id=launch_id,
         stretch=number,
-        parts=_parts(monitor, stretch, forecast),
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=gpu.units_total,
-        power_limit_w=gpu.power_limit_w,
-        driver=gpu.driver,
         mode=monitor.mode,
-        power_w=power_w,
+        power_w=stretch.power_w(),
         energy_j=stretch.energy_j,
         overlap_s=stretch.overlap_s,
         settled_s=stretch.settled_s(),
-        work_per_joule=work_per_joule(speeds, power_w),
-        energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, known),
         model_version=forecast and forecast.model_version,
         predicted_power_w=forecast and forecast.power_w.value,
         predicted_work_per_joule=forecast and forecast.work_per_joule.value,
@@ -118,28 +119,48 @@ def _of_stretch(
         state=state if number == 0 else _state(monitor, stretch),
         started_at=stretch.started_at,
         host=socket.gethostname(),
-        tool_version=advisor.__version__,
-        flags=flags,
     )
-    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
-    return with_job_energy(seen, min(idle, default=None))
 
 
-def _flags(
-    monitor: SetMonitor,
-    stretch: Stretch,
-    rates: Sequence[float | None],
-    known: Iterable[LaunchPart],
-) -> Iterator[str]:
-    if None in rates:
-        yield "not-settled"
-    if monitor.limit_broken:
-        yield LIMIT_BROKEN
-    yield from sorted(stretch.flags)
-    if not monitor.account.foreign().keys().isdisjoint(stretch.numbers):
-        yield FOREIGN_HOST
-    yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))
-    yield from verdict_flags(monitor.jobs[n].results for n in stretch.numbers)
+def observed(
+    gpu: Gpu,
+    parts: tuple[ObservedPart, ...],
+    share_rates: Iterable[float | None],
+    idle_power_w: float | None,
+    found: Sequence[str],
+    **seen: Any,
+) -> Observation:
+    """The record of jobs that ran together, with what follows from what each did.
+
+    Args:
+        gpu: On which they ran.
+        parts: Of each job.
+        share_rates: Of each job alone at its share; None: not known.
+        idle_power_w: Of the GPU without them.
+        found: Flags of what was found wrong meanwhile; of another host's profile nothing is saved.
+        seen: Other columns.
+    """
+    rates, power_w = [part.rate for part in parts], seen["power_w"]
+    speeds = [relative(part.rate, part.solo_rate) for part in parts]
+    record = Observation(
+        parts=parts,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        power_limit_w=gpu.power_limit_w,
+        driver=gpu.driver,
+        work_per_joule=work_per_joule(speeds, power_w),
+        energy_saved=None if FOREIGN_HOST in found else energy_saved(power_w, rates, parts),
+        tool_version=advisor.__version__,
+        flags=(
+            *(("not-settled",) if None in rates else ()),
+            *found,
+            *_pace_flags(zip(rates, share_rates, strict=True)),
+            *verdict_flags(part.results for part in parts),
+        ),
+        **seen,
+    )
+    return with_job_energy(record, idle_power_w)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
@@ -182,7 +203,7 @@ def _parts(
     )
 
 
-def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
+def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
     """Whether a job went far beyond what its profile says of its share alone, or stood still.
 
     Of each job its rate and that of the profile; None: not known.
@@ -211,7 +232,7 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
         # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
         # speed does not tell whether it has a limit.
         tells = whole is not None and alone is not None and whole > FASTEST * alone
-        one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
+        one.too_fast = tells and TOO_FAST in _pace_flags([(rate, alone)])
         if one.too_fast and rate and alone:
             yield (
                 f"pace {number}",

@@ -62,6 +62,7 @@ from advisor_node.room import (
     keep_looking,
     power_source,
     references_of,
+    send_to,
 )
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import with_units
@@ -652,7 +653,7 @@ class _KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self._reports = ObservationQueue(service.observe)
+        self._reports = ObservationQueue(send_to(service))
         references = references_of(service)
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
