@@ -8,8 +8,6 @@ pipe or a device there is no progress.
 """
 
 import logging
-import os
-import stat
 import struct
 import threading
 import time
@@ -42,6 +40,7 @@ from advisor.core.records import (
 )
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
+from advisor.files import read_plain
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
@@ -55,8 +54,6 @@ from advisor.settings import Settings
 from advisor.validity.points import is_usable
 from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, read_means
 from advisor_profiling.testbed import open_source
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +74,6 @@ def read_progress(path: Path) -> ProgressReading | None:
     """How far a job is; None where it has no such file, or something else in its place."""
     data = read_plain(path, LATENCIES_AT)
     return None if data is None else parse_progress(data)
-
-
-def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes | None:
-    """The beginning of a file that another user may have put there.
-
-    Args:
-        path: Its last part may be anything; the folders before it must be ours.
-        most_bytes: Of it.
-        owner: Number of the user whose file it must be; None: anybody's.
-
-    Returns:
-        None where there is none, or it is no plain file, or not that user's.
-    """
-    try:
-        file = os.open(path, _READ)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
-            return None
-        return os.read(file, most_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
 
 
 def parse_progress(data: bytes) -> ProgressReading | None:

@@ -7,12 +7,15 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from advisor.client import Client, JobRequest
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
+from advisor.core.job import ProgressSettings
 from advisor.core.records import grouped
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
+from advisor.formats.job_file import AUTO, seen_job
 from advisor_node.advice import (
     Advice,
     AskAdvice,
@@ -33,6 +36,7 @@ from advisor_node.slurm.site import (
     SlurmTask,
     ask,
     books,
+    command_of_script,
     read_nodes,
     read_partitions,
     read_queue,
@@ -431,9 +435,14 @@ SITE_S = 20.0
 """How often the site is looked at: partitions, nodes, books. The plugin waits 30 s for it."""
 
 
-def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> None:
-    """Look at the queue until `stop` is set. Whatever fails is tried again at the next look."""
-    matching, said = _Matching(settings, Advice(client)), ""
+def run_match(
+    settings: SiteSettings, client: Client, stop: threading.Event, jobs_dir: Path
+) -> None:
+    """Look at the queue until `stop` is set. Whatever fails is tried again at the next look.
+
+    Jobs that ask for it are named after what they run, as `jobs_dir` has it where it does.
+    """
+    matching, said = _Matching(settings, Advice(client), jobs_dir), ""
     while not stop.is_set():
         try:
             matching.look()
@@ -451,11 +460,15 @@ class _Matching:
 
     Args:
         advice: What the service says of pairs.
+        jobs_dir: Jobs that somebody has named.
         ask: Runs Slurm's commands.
     """
 
-    def __init__(self, settings: SiteSettings, advice: Advice, ask: SlurmCommand = ask) -> None:
+    def __init__(
+        self, settings: SiteSettings, advice: Advice, jobs_dir: Path, ask: SlurmCommand = ask
+    ) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
+        self._jobs_dir, self._names = jobs_dir, dict[str, str | None]()
         self._seen_s = -SITE_S
         self._books = ""
         self._partitions: Mapping[str, Partition] = {}
@@ -466,7 +479,7 @@ class _Matching:
         Raises:
             SourceError: Slurm does not answer.
         """
-        jobs = read_queue(self._ask)
+        jobs = [self._named(job) for job in read_queue(self._ask)]
         waiting = any(job.undecided or job.part for job in jobs)
         is_due = time.monotonic() - self._seen_s >= SITE_S
         nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
@@ -485,6 +498,32 @@ class _Matching:
             ).decide()
             for change in found:
                 self._tell(change)
+
+    def _named(self, job: SlurmTask) -> SlurmTask:
+        """The same; one that asks for it is named after what it runs, or left alone."""
+        if job.named is None or job.named.job != AUTO:
+            return job
+        number = job.key.partition("_")[0]
+        if number not in self._names:
+            self._names[number] = self._name(number, job)
+        name = self._names[number]
+        return replace(job, named=replace(job.named, job=name) if name else None)
+
+    def _name(self, number: str, job: SlurmTask) -> str | None:
+        """The name of what a job, or an array of them, runs, once Slurm has it; None: it has not.
+
+        What its script runs is known by content where this host sees the job's files.
+        """
+        try:
+            words = command_of_script(self._ask("scontrol", "write", "batch_script", number, "-"))
+            name = seen_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+            comment = replace(named(job), job=name).in_comment(job.comment)
+            self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
+        except AdvisorError as error:
+            LOG.warning("job %s is left alone: %s", number, error)
+            return None
+        LOG.info("job %s is called %s", number, name)
+        return name
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = books(self._ask)
