@@ -12,9 +12,10 @@ from made_up_profiles import SHARES
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
-from advisor.core.records import Observation
+from advisor.core.records import SEEN, UNCOUNTED_UNIT, Observation
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.predict.kernels import Kernels
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
@@ -104,6 +105,59 @@ def test_a_launch_tells_kernels(
     _, (used, _) = Conditions(kernels=fitted).applied(MODEL, of)
     assert (used.kernels and used.kernels.per_unit) == per_unit
     assert {kernels.source for kernels in fitted.values()} <= {"fitted"}
+
+
+def beside(truth: Profile, other: str, share: float, number: int) -> Observation:
+    """A launch of this very job beside one that is known, as physics has it."""
+    split = Split((share, 90.0 - share))
+    (found,) = model().predict((PROFILES[other, CARD], truth), [Split(split.shares[::-1])])
+    known, own = found.parts
+    return launch(
+        number, job_1=other, job_2=truth.job, share_1_percent=90.0 - share, share_2_percent=share,
+        rate_1=known.rate.value, rate_2=own.rate.value, power_w=found.power_w.value,
+    )  # fmt: skip
+
+
+def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Settings) -> None:
+    """And brings it nearer to the truth; a full profile stays, as does all without an hour."""
+    whole = replace(solo_points("s")[-1], flags=(SEEN,), sm_active_percent=60.0)
+    stored(settings, whole)
+    with open_store(settings.database_url, settings.home) as store:
+        estimated = profiles_of({"s"}, store, or_seen=True)["s", CARD]
+        slower = np.where(estimated.shares < 100, 0.8, 1.0)
+        values = {**estimated.values, "rate": slower * estimated.values["rate"]}
+        truth = replace(estimated, values=values, doubt=None)
+        asked = (estimated, profile("c"), PAIR[0])
+        widths, offs = list[float](), list[float]()
+        for number, (other, share) in enumerate(
+            [("", 0.0), ("a", 45.0), ("b", 45.0), ("b", 45.0), ("a", 30.0), ("b", 60.0)]
+        ):
+            if other:
+                store.add([beside(truth, other, share, number)])
+            seen = experience_of(store, model(), never, settings.home)
+            _, found = seen.conditions(CARD, None, store).applied(model(), asked)
+            assert found[1:] == asked[1:]
+            assert (found[0] is estimated) == (not other)
+            assert (len(seen.expected), len(seen.hours)) == (0, number)
+            at = found[0].at((30, 45, 60), "rate")["rate"] / truth.at((30, 45, 60), "rate")["rate"]
+            widths.append(float(found[0].doubt_at(np.array([30.0, 45.0, 60.0]))[0].mean()))
+            offs.append(float(np.abs(np.log(at)).mean()))
+        assert np.diff(widths).max() < 0
+        assert offs[-1] < 0.4 * offs[0]
+        assert found[0].values["rate"][-1] == 100
+        assert np.diff(found[0].values["rate"]).min() >= 0
+        _, (again, _) = seen.conditions(CARD, None, store).applied(model(), (estimated, PAIR[0]))
+        assert again.doubt_at(np.array([30.0]))[0] > found[0].doubt_at(np.array([30.0]))[0], (
+            "what the two did themselves is told by their windows"
+        )
+
+
+def test_a_job_that_was_seen_and_not_counted_has_no_rates_beside_others() -> None:
+    uncounted = replace(PAIR[0], rate_unit=UNCOUNTED_UNIT)
+    seen = Expected(launch(), (uncounted, PAIR[1]), MODEL.predict(PAIR, [EQUAL])[0])
+    rates = [one.observed for one in compared([seen]) if one.quantity == "rate"]
+    assert rates == [80.0]
+    assert fitted_kernels([seen]) == {}
 
 
 def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
