@@ -128,28 +128,28 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
         values = {**estimated.values, "rate": slower * estimated.values["rate"]}
         truth = replace(estimated, values=values, doubt=None)
         asked = (estimated, profile("c"), PAIR[0])
-        widths, offs = list[float](), list[float]()
+        narrower, shares = list[Profile](), np.array([30.0, 45.0, 60.0])
         for number, (other, share) in enumerate(
             [("", 0.0), ("a", 45.0), ("b", 45.0), ("b", 45.0), ("a", 30.0), ("b", 60.0)]
         ):
             if other:
                 store.add([beside(truth, other, share, number)])
             seen = experience_of(store, model(), never, settings.home)
-            _, found = seen.conditions(CARD, None, store).applied(model(), asked)
-            assert found[1:] == asked[1:]
-            assert (found[0] is estimated) == (not other)
+            applied = seen.conditions(CARD, None, store).applied
+            _, (found, *others) = applied(model(), asked)
+            narrower.append(found)
+            assert tuple(others) == asked[1:]
             assert (len(seen.expected), len(seen.hours)) == (0, number)
-            at = found[0].at((30, 45, 60), "rate")["rate"] / truth.at((30, 45, 60), "rate")["rate"]
-            widths.append(float(found[0].doubt_at(np.array([30.0, 45.0, 60.0]))[0].mean()))
-            offs.append(float(np.abs(np.log(at)).mean()))
-        assert np.diff(widths).max() < 0
-        assert offs[-1] < 0.4 * offs[0]
-        assert found[0].values["rate"][-1] == 100
-        assert np.diff(found[0].values["rate"]).min() >= 0
-        _, (again, _) = seen.conditions(CARD, None, store).applied(model(), (estimated, PAIR[0]))
-        assert again.doubt_at(np.array([30.0]))[0] > found[0].doubt_at(np.array([30.0]))[0], (
-            "what the two did themselves is told by their windows"
-        )
+            # What the two did themselves is told by their windows.
+            _, (again, _) = applied(model(), (estimated, PAIR[0]))
+            assert number < 2 or again.doubt_at(shares)[0, 0] > found.doubt_at(shares)[0, 0]
+    rates = [one.at(shares, "rate")["rate"] for one in (truth, *narrower)]
+    offs = [np.abs(np.log(rate / rates[0])).mean() for rate in rates[1:]]
+    assert narrower[0] is estimated
+    assert np.diff([one.doubt_at(shares)[0].mean() for one in narrower]).max() < 0
+    assert offs[-1] < 0.4 * offs[0]
+    assert narrower[-1].values["rate"][-1] == 100
+    assert np.diff(narrower[-1].values["rate"]).min() >= 0
 
 
 def test_a_job_that_was_seen_and_not_counted_has_no_rates_beside_others() -> None:
