@@ -15,10 +15,11 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
+from advisor.core.records import SoloPoint
 from advisor.decide.limits import Request
-from advisor.errors import STOPPED, InputError
+from advisor.errors import STOPPED, AdvisorError, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import Audit, Source, TellProgress, Wanted
@@ -35,6 +36,7 @@ from advisor_audit.sources import (
 )
 from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
 from advisor_cli.progress import progress
+from advisor_data import open_store
 from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
@@ -113,7 +115,7 @@ def audit(
                     _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
-            found = make_audit(source, folder, wanted, tell, kept)
+            found = make_audit(source, folder, wanted, tell, partial(_remember, settings), kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
         raise typer.Exit(STOPPED) from None
@@ -125,6 +127,17 @@ def audit(
         say(as_json_text(found))
     else:
         print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
+
+
+def _remember(settings: Settings, points: Sequence[SoloPoint]) -> int:
+    """Keep them, so that advice knows these jobs; a store that takes none spoils no audit."""
+    try:
+        with open_store(settings.database_url, settings.home) as store:
+            store.add(points)
+    except AdvisorError as error:
+        say(f"what was seen of jobs is not kept: {error}", err=True)
+        return 0
+    return len(points)
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:
@@ -223,7 +236,8 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     if now.cost is not None and shared.cost is not None:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
+    known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card{known}"
     for one in found.first_pairs:
         yield "Begin", f"{one.command}   # {_range(one.saved_w)} W less"
     yield "More", f"{out} (page), {out.with_suffix('.json')}"
