@@ -548,7 +548,7 @@ class AuditTotals:
 
         best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            _host_set(team.jobs, self._set(team.key), saved[team.key], _asked_so(team.jobs))
+            _host_set(team.jobs, self._set(team.key), saved[team.key], asked_so(team.jobs))
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
@@ -571,7 +571,7 @@ def _host_set(
     )
 
 
-def _asked_so(jobs: Sequence[Workload]) -> str:
+def asked_so(jobs: Sequence[Workload]) -> str:
     """How two jobs of a cluster ask for each other when they are started again.
 
     Batch jobs by what prints how they were submitted, with a name after what they run; pods by

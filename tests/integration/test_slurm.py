@@ -16,6 +16,8 @@ from waiting import eventually
 
 from advisor.core.job import ProgressSettings
 from advisor.formats.job_file import seen_job
+from advisor_audit.audit import asked_so
+from advisor_audit.packing import Workload
 
 pytestmark = pytest.mark.slurm
 
@@ -151,6 +153,9 @@ def test_jobs_that_nobody_named_are_named_after_what_they_run(cluster: Cluster) 
     for number in numbers:
         job = cluster.await_state(number, *ENDED)
         assert job["Comment"] == f"advisor:job={name}", cluster.logs()
+    jobs = [Workload("", f"job {number}") for number in numbers]
+    again = eventually(lambda: cluster.run("bash", "-c", asked_so(jobs)).stdout)
+    assert again.count("sbatch --comment=advisor:job=auto --parsable ") == 2
 
 
 @pytest.mark.usefixtures("service")

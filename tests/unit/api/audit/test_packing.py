@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.audit import SavedInWorlds, _asked_so, interval, saved  # pyright: ignore[reportPrivateUsage]
+from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
 from advisor_audit.packing import (
     Packer,
     SeenKind,
@@ -393,4 +393,4 @@ def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
     ],
 )
 def test_a_pair_is_asked_for_as_its_scheduler_has_it(names: Sequence[str], command: str) -> None:
-    assert _asked_so([Workload("", name) for name in names]) == command
+    assert asked_so([Workload("", name) for name in names]) == command
