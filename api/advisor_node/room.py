@@ -590,12 +590,12 @@ class Room(Generic[T]):
         if self._source is None or meter is None or meter.tenant.share.percent < WHOLE:
             self._alone = None
             return
-        is_new = self._alone is None or self._alone.pid != pids[0]
-        if self._alone is None or is_new or (meter.steps and not self._alone.told):
-            job = Job(name=meter.tenant.job, command=(meter.tenant.job,))
+        if self._alone is None or self._alone.pid != pids[0]:
+            job = Job(name=meter.tenant.job, command=())
+            self._alone = SeenAlone(pids[0], job, None, self._keep)
+        if meter.steps and not self._alone.told:
             settings = ProgressSettings(unit=meter.reference.rate_unit)
-            told = ToldProgress(settings, lambda: meter.steps) if meter.steps else None
-            self._alone = SeenAlone(pids[0], job, told, self._keep)
+            self._alone.count_by(ToldProgress(settings, lambda: meter.steps))
         means = {name: of for name, of in read_means(self._source).items() if of is not None}
         is_sound = meter.proof.proven is True and not (meter.limit_broken or meter.unread)
         look = GpuLook(
