@@ -484,7 +484,7 @@ class HostGpus:
         self._open(list_gpus() if pid is None else _gpus(pid))
 
     def _open(self, gpus: Iterable[Gpu]) -> None:
-        for uuid in {gpu.uuid for gpu in gpus} - self._sources.keys():
+        for uuid in [gpu.uuid for gpu in gpus if gpu.uuid not in self._sources]:
             self._sources[uuid] = NvmlSource(uuid)
             self._sources[uuid].start_window()
 
