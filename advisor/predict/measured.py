@@ -405,15 +405,15 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
             (SPEED, POWER), own, there, logs, spreads, strict=True
         )
     ]
-    values = dict(profile.values)
-    for name, (move, _) in zip(NEEDED, found, strict=True):
-        moved = np.maximum.accumulate(values[name] * np.exp(move))
-        values[name] = np.minimum(moved, values[name][-1])
+    values = dict(profile.values) | {
+        name: np.minimum(np.maximum.accumulate(was * np.exp(move)), was[-1])
+        for name, (move, _) in zip(NEEDED, found, strict=True)
+        for was in [profile.values[name]]
+    }
     paces = values["rate"] / profile.values["rate"]
-    for name in values.keys() - {*NEEDED, "sm_clock_mhz"}:
-        values[name] = values[name] * paces
-    explained = np.array([of for _, of in found])
-    return replace(profile, values=values, doubt=np.sqrt(np.maximum(own**2 - explained, 0.0)))
+    values |= {name: values[name] * paces for name in values.keys() - {*NEEDED, "sm_clock_mhz"}}
+    left = own**2 - np.array([explained for _, explained in found])
+    return replace(profile, values=values, doubt=np.sqrt(np.maximum(left, 0.0)))
 
 
 def _moved(

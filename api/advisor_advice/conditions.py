@@ -493,29 +493,32 @@ def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
     Launches of the same jobs at one split are off alike, by what is not known of sets: with their
     number only the noise falls.
     """
-    told = list[tuple[float, Floats, Floats]]()
-    key = profile.job, profile.gpu_model
-    mine = [one for one in launches if key in {(p.job, p.gpu_model) for p in one.profiles}]
-    is_batch = profile.doubt is not None and profile.serving is None
-    together = grouped(mine, lambda one: (one.observation.jobs, one.prediction.split))
-    for alike in together.values() if is_batch else ():
-        expected, n = alike[0].prediction, alike[0].observation.jobs.index(profile.job)
-        rates = [_rates_as_profiled(one.observation, one.profiles)[n] for one in alike]
-        read = [one.observation.power_w for one in alike]
-        seen = [both for both in zip(rates, read, strict=True) if all(both)]
-        if not seen:
-            continue
-        share, ends = expected.split.shares[n], (expected.parts[n].rate, expected.power_w)
-        value, low, high = np.array([astuple(of) for of in ends]).T
-        # Of what the job draws more, the card shows a part.
-        times = np.array([1.0, value[1] / profile.at([share], "power_w")["power_w"][0]])
-        noise, least, card = (
-            times * np.array([(of.noise, of.least, of.of_card) for of in (SPEED, POWER)]).T
-        )
-        whole = times * np.log(np.maximum(value / low, high / value)) / NORMAL_90
-        of_sets = np.maximum(whole**2 - profile.doubt_at(np.array([share]))[:, 0] ** 2, least**2)
-        spread = np.sqrt(of_sets + card**2 + noise**2 / len(seen))
-        told.append((share, times * np.log(seen / value).mean(axis=0), spread))
+    key, told = (profile.job, profile.gpu_model), list[tuple[float, Floats, Floats]]()
+    is_meant = profile.doubt is not None and not profile.serving
+    together = grouped(
+        (o for o in launches if is_meant and key in {(p.job, p.gpu_model) for p in o.profiles}),
+        lambda one: (one.observation.jobs, one.prediction.split),
+    )
+    for (jobs, split), alike in together.items():
+        n, expected = jobs.index(profile.job), alike[0].prediction
+        seen = [
+            both
+            for one in alike
+            for rates in [_rates_as_profiled(one.observation, one.profiles)]
+            if all(both := (rates[n], one.observation.power_w))
+        ]
+        if seen:
+            share = np.array([split.shares[n]])
+            ends = expected.parts[n].rate, expected.power_w
+            value, low, high = np.array([astuple(of) for of in ends]).T
+            # Of what the job draws more, the card shows a part.
+            times = np.array([1.0, value[1] / profile.at(share, "power_w")["power_w"][0]])
+            errors = np.array([(of.noise, of.least, of.of_card) for of in (SPEED, POWER)])
+            noise, least, card = times * errors.T
+            whole = times * np.log(np.maximum(value / low, high / value)) / NORMAL_90
+            of_sets = np.maximum(whole**2 - profile.doubt_at(share)[:, 0] ** 2, least**2)
+            spread = np.sqrt(of_sets + card**2 + noise**2 / len(seen))
+            told.append((split.shares[n], times * np.log(seen / value).mean(axis=0), spread))
     if not told:
         return profile
     shares, logs, spreads = (np.array([*of]) for of in zip(*told, strict=True))
@@ -538,9 +541,9 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
         for (profile, part), (probe, beside) in itertools.permutations(seats):
             if profile.kernels or profile.serving or probe.serving or not has_short_blocks(probe):
                 continue
-            if profile.rate_unit != part.rate_unit:
-                continue
-            if not (probe.kernels and part.rate and beside.rate):
+            if not (probe.kernels and part.rate and beside.rate) or (
+                profile.rate_unit != part.rate_unit
+            ):
                 continue
             n = probe.kernels.per_unit
             told = kernels_beside(

@@ -862,9 +862,6 @@ class Wanted:
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
 
 
-Remember = Callable[[Sequence[SoloPoint]], int]
-"""Keeps points; says how many."""
-
 TellProgress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and how much there is."""
 
@@ -874,17 +871,17 @@ def audit(
     folder: Path,
     wanted: Wanted,
     on_progress: TellProgress,
-    remember: Remember,
     keep: IO[bytes] | None = None,
-) -> Audit:
+) -> tuple[Audit, list[SoloPoint]]:
     """Read a source, or go on reading it, and say what sharing would give.
+
+    What was seen of each named workload of one GPU comes with it, for advice.
 
     Args:
         source: Of the series.
         folder: Where pages are kept until the audit is done.
         wanted: What is asked for.
         on_progress: Told how far it is.
-        remember: Keeps what was seen of each job alone.
         keep: A file that gets every series that is read.
 
     Raises:
@@ -920,7 +917,8 @@ def audit(
         prices=wanted.prices,
         saved=saved(walk.walked, walk.packers, worlds),
     )
-    return _answer(source, wanted, totals, len(pages.mig()), worlds, remember)
+    points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
+    return _answer(source, wanted, totals, len(pages.mig()), worlds, len(points)), points
 
 
 def _answer(
@@ -929,7 +927,7 @@ def _answer(
     totals: AuditTotals,
     mig: int,
     worlds: Sequence[Packers],
-    remember: Remember,
+    kept: int,
 ) -> Audit:
     strays = source.asked.strays
     left_out = f"{strays:,} samples are left out: their times are over a year off the others"
@@ -956,7 +954,7 @@ def _answer(
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
-        kept=remember([*totals.survey.points(begin)]),
+        kept=kept,
         not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )

@@ -15,11 +15,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
-from advisor.core.records import SoloPoint
 from advisor.decide.limits import Request
-from advisor.errors import STOPPED, AdvisorError, InputError
+from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import Audit, Source, TellProgress, Wanted
@@ -115,7 +114,7 @@ def audit(
                     _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
-            found = make_audit(source, folder, wanted, tell, partial(_remember, settings), kept)
+            found, points = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
         raise typer.Exit(STOPPED) from None
@@ -123,21 +122,13 @@ def audit(
         replace_file(out, page(found).encode(), PUBLIC_FILE)
         replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
+    if points:
+        with open_store(settings.database_url, settings.home) as store:
+            store.add(points)
     if as_json:
         say(as_json_text(found))
     else:
         print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
-
-
-def _remember(settings: Settings, points: Sequence[SoloPoint]) -> int:
-    """Keep them, so that advice knows these jobs; a store that takes none spoils no audit."""
-    try:
-        with open_store(settings.database_url, settings.home) as store:
-            store.add(points)
-    except AdvisorError as error:
-        say(f"what was seen of jobs is not kept: {error}", err=True)
-        return 0
-    return len(points)
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:

@@ -500,30 +500,27 @@ class _Matching:
                 self._tell(change)
 
     def _named(self, job: SlurmTask) -> SlurmTask:
-        """The same; one that asks for it is named after what it runs, or left alone."""
+        """The same; one that asks for it is named after what it runs, or left alone.
+
+        Slurm is told once, for all tasks of an array. What a script runs is known by content where
+        this host sees the job's files.
+        """
         if job.named is None or job.named.job != AUTO:
             return job
         number = job.key.partition("_")[0]
         if number not in self._names:
-            self._names[number] = self._name(number, job)
+            self._names[number] = None
+            try:
+                script = self._ask("scontrol", "write", "batch_script", number, "-")
+                words = command_of_script(script)
+                name = seen_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+                comment = replace(job.named, job=name).in_comment(job.comment)
+                self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
+                self._names[number] = name
+            except AdvisorError as error:
+                LOG.warning("job %s is left alone: %s", number, error)
         name = self._names[number]
         return replace(job, named=replace(job.named, job=name) if name else None)
-
-    def _name(self, number: str, job: SlurmTask) -> str | None:
-        """The name of what a job, or an array of them, runs, once Slurm has it; None: it has not.
-
-        What its script runs is known by content where this host sees the job's files.
-        """
-        try:
-            words = command_of_script(self._ask("scontrol", "write", "batch_script", number, "-"))
-            name = seen_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
-            comment = replace(named(job), job=name).in_comment(job.comment)
-            self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
-        except AdvisorError as error:
-            LOG.warning("job %s is left alone: %s", number, error)
-            return None
-        LOG.info("job %s is called %s", number, name)
-        return name
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = books(self._ask)
