@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from advisor.core.records import (
     with_job_energy,
 )
 from advisor.errors import AdvisorError
+from advisor.formats.moments import to_exact_text
 from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
@@ -425,12 +427,22 @@ class Keeper:
                 self._warn(f"the observation is not in the store: {error}")
 
     def _seen_alone(self) -> Iterator[SoloPoint]:
-        """The point of the only job, where it ran for long enough and nothing speaks against it."""
-        monitor, stretch = self._monitor, self._monitor.account.first
+        """The point of the only job, or of the one of two without limits that was left.
+
+        Where it ran for long enough and nothing speaks against it.
+        """
+        monitor, account = self._monitor, self._monitor.account
+        stretch, ended = account.first, monitor.first_ended
+        n, *others = sorted(range(len(monitor.jobs)), key=ended.__contains__)
         (rate, *_), power_w, seen_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
-        is_sound = not (len(monitor.jobs) > 1 or stretch.flags or monitor.is_void)
+        begun = datetime.fromisoformat(stretch.started_at)
+        if others:
+            begun += timedelta(seconds=stretch.overlap_s)
+            rate, seen_s = monitor.jobs[n].rest.rate(), account.rest_s
+            power_w = account.rest_energy_j and account.rest_energy_j / seen_s
+        is_sound = not (len(others) > 1 or stretch.flags or monitor.is_void or account.foreign())
         if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
-            part = monitor.pair.parts[0]
+            part = monitor.pair.parts[n]
             yield seen_point(
                 part.job,
                 self._gpu,
@@ -438,10 +450,10 @@ class Keeper:
                 rate_unit=part.job.progress.unit,
                 power_w=power_w,
                 idle_power_w=part.idle_power_w,
-                latency_p50_ms=stretch.latency_ms(0, 50),
-                latency_p99_ms=stretch.latency_ms(0, 99),
+                latency_p50_ms=None if others else stretch.latency_ms(n, 50),
+                latency_p99_ms=None if others else stretch.latency_ms(n, 99),
                 window_s=seen_s,
-                started_at=stretch.started_at,
+                started_at=to_exact_text(begun),
                 run=self._folder.launch_id,
                 **self._alone,
             )

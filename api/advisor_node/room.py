@@ -592,7 +592,12 @@ class Room(Generic[T]):
             return
         if self._alone is None or self._alone.pid != pids[0]:
             job = Job(name=meter.tenant.job, command=())
-            self._alone = SeenAlone(pids[0], job, None, self._keep)
+            self._alone = SeenAlone(
+                pids[0],
+                job,
+                None,
+                lambda _pid, _job, seen: self._seen.append(replace(seen, host=self._tenancy.node)),
+            )
         if meter.steps and not self._alone.told:
             settings = ProgressSettings(unit=meter.reference.rate_unit)
             self._alone.count_by(ToldProgress(settings, lambda: meter.steps))
@@ -606,9 +611,6 @@ class Room(Generic[T]):
             own_memory_mib=meter.memory_mib,
         )
         self._alone.add(now_s, look, meter.steps, meter.reference.idle_power_w)
-
-    def _keep(self, _pid: int, _job: Job, point: SoloPoint) -> None:
-        self._seen.append(replace(point, host=self._tenancy.node))
 
     def _memory_mib(self, own: GpuUsers) -> float | None:
         try:
@@ -772,9 +774,6 @@ MOST_WAITING = 1000
 
 AGAIN_S = 30.0
 
-Send = Callable[[Sequence[Record]], object]
-"""Brings records into the service; raises a `ClientError`."""
-
 
 class ObservationQueue:
     """What was observed, on its way to the service.
@@ -784,8 +783,8 @@ class ObservationQueue:
         lost: How many it refused, or were too many to wait for it.
     """
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, service: Client) -> None:
+        self._service = service
         self._waiting = deque[Record]()
         self._tried_s: float | None = None
         self.sent = self.lost = 0
@@ -814,7 +813,10 @@ class ObservationQueue:
         while self._waiting:
             self._tried_s = now_s
             try:
-                self._send([self._waiting[0]])
+                if isinstance(one := self._waiting[0], Observation):
+                    self._service.observe([one])
+                else:
+                    self._service.import_points([one])
                 self.sent += 1
             except ClientError as error:
                 LOG.warning("the service did not take an observation: %s", error)
@@ -837,16 +839,6 @@ def keep_looking(look: Callable[[], object], stop: threading.Event) -> Iterator[
         except Exception:  # a fault of ours with one job must not blind us to all others
             LOG.exception("an internal error")
         yield
-
-
-def send_to(service: Client) -> Send:
-    """What brings records into the service, each kind by its own door."""
-
-    def send(records: Sequence[Record]) -> None:
-        service.observe(one for one in records if isinstance(one, Observation))
-        service.import_points(one for one in records if not isinstance(one, Observation))
-
-    return send
 
 
 def references_of(service: Client) -> ReferenceCache:

@@ -33,7 +33,6 @@ from advisor_node.room import (
     keep_looking,
     power_source,
     references_of,
-    send_to,
 )
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
@@ -238,7 +237,7 @@ class SlurmAgent:
     def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
         self._folder, self._settings = folder, settings
         self._gpus: dict[int, Gpu] = {}
-        self._reports = ObservationQueue(send_to(service))
+        self._reports = ObservationQueue(service)
         self._references = references_of(service)
         self._rooms: dict[Path, Room[SlurmJob]] = {}
         self._said: Mapping[Path, str] = {}

@@ -62,7 +62,6 @@ from advisor_node.room import (
     keep_looking,
     power_source,
     references_of,
-    send_to,
 )
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import with_units
@@ -653,7 +652,7 @@ class _KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self._reports = ObservationQueue(send_to(service))
+        self._reports = ObservationQueue(service)
         references = references_of(service)
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}

@@ -12,7 +12,7 @@ from ended_launches import PAIR
 from scripted_jobs import GPU, Script, Watch
 
 import advisor
-from advisor.core.gpu import Split
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
 from advisor.core.records import SEEN, Observation, Record, SoloPoint, doubt, energy_apart_j
@@ -475,3 +475,35 @@ def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
     assert (point.flags, point.run, point.memory_used_mib) == ((SEEN,), "l1", 5000.0)
     assert (point.rate, point.power_w) == (pytest.approx(50.0), pytest.approx(400.0))
     assert point.job_cpu_percent == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("split", "seconds", "names"),
+    [(UNCAPPED, 150, ["b"]), (UNCAPPED, 80, []), (EQUAL, 150, [])],
+)
+def test_who_is_left_without_a_limit_is_kept_as_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: Split, seconds: int, names: list[str]
+) -> None:
+    """Of two jobs, for a minute at least: its own pace and watts, not those of both."""
+    spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
+    folder = create_folder(tmp_path / "home" / "launches", spec)
+    watch = Watch(
+        monkeypatch,
+        Script(ends_s=30.0),
+        Script(steps=lambda s: 20.0 * s if s < 30 else 600 + 60.0 * (s - 30)),
+        split=split,
+    )
+    monkeypatch.setattr(observing, "time", watch.clock)
+    kept, warned = list[Record](), list[str]()
+    keeper = Keeper(folder, watch.monitor, GPU, "2026-01-31", kept.append, warned.append)
+    for _ in range(2 * seconds):
+        watch.go_on(0.5)
+        keeper.look()
+    watch.monitor.stop()
+    keeper.close("finished")
+    points = [one for one in kept if isinstance(one, SoloPoint)]
+    assert ([point.job for point in points], warned) == (names, [])
+    for point in points:
+        assert (point.rate, point.power_w) == (pytest.approx(60.0), pytest.approx(400.0))
+        assert point.window_s == pytest.approx(120, abs=2)
+        assert point.started_at > watch.monitor.account.first.started_at

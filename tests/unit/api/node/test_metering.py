@@ -236,7 +236,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
     monkeypatch.setattr("advisor_node.room.time.monotonic", lambda: now_s[0])
     refused = ApiError("bad-input", "no", status=422)
     send = Mock(side_effect=[UnreachableError("down"), None, refused, None])
-    waiting = ObservationQueue(send)
+    waiting = ObservationQueue(Mock(observe=send))
     for n in range(3):
         waiting.add(together(5).observe(f"n{n}", "slurm"))
     waiting.flush()
@@ -251,11 +251,20 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST_WAITING", 2)
-    waiting = ObservationQueue(lambda _: None)
+    waiting = ObservationQueue(Mock())
     one = together(5).observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
+
+
+def test_what_is_seen_alone_goes_to_the_points() -> None:
+    service, seen = Mock(), solo(100, 10)
+    waiting = ObservationQueue(service)
+    waiting.add(seen)
+    waiting.flush()
+    service.import_points.assert_called_once_with([seen])
+    assert (service.observe.call_count, waiting.sent) == (0, 1)
 
 
 def test_a_count_that_starts_again_goes_on() -> None:
