@@ -72,8 +72,7 @@ class ProgressReading:
 
 def read_progress(path: Path) -> ProgressReading | None:
     """How far a job is; None where it has no such file, or something else in its place."""
-    data = read_plain(path, LATENCIES_AT)
-    return None if data is None else parse_progress(data)
+    return parse_progress(read_plain(path, LATENCIES_AT) or b"")
 
 
 def parse_progress(data: bytes) -> ProgressReading | None:
@@ -587,7 +586,9 @@ class Room(Generic[T]):
         pids = sorted(sight.computing | (sight.clients or frozenset[int]())) if sight else []
         uids = {self._tenancy.tenant_of(pid) for pid in pids}
         meter = self._meters.get(uids.pop() or "") if len(uids) == 1 else None
-        if self._source is None or meter is None or meter.tenant.share.percent < WHOLE:
+        # Who was profiled is known better, and each point has the service read its profiles anew.
+        is_meant = meter and meter.tenant.share.percent == WHOLE and len(meter.reference.rates) < 2
+        if self._source is None or meter is None or not is_meant:
             self._alone = None
             return
         if self._alone is None or self._alone.pid != pids[0]:

@@ -446,6 +446,16 @@ def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(node: No
     assert [type(one) for one in node.look(200)] == [Observation], "20 % is not the whole GPU"
 
 
+def test_nothing_is_kept_of_a_job_that_was_profiled(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = reference_of([solo(100, 10), solo(50, 6)])
+    monkeypatch.setattr(ReferenceCache, "of", Mock(return_value=known))
+    node.power_w = 300.0
+    node.run("1", "gemm", "100")
+    assert node.look(100) == []
+
+
 def test_a_job_that_counts_nothing_is_kept_by_its_watts(node: Node) -> None:
     node.power_w = 300.0
     node.run("1", "gemm", "100")
