@@ -29,6 +29,7 @@ from advisor.launch.spec import JobOutcome, JobStatus, LaunchPart
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms
+from advisor.runtime.processes import is_stopped
 from advisor.runtime.running_job import RunningJob
 
 T = TypeVar("T")
@@ -107,6 +108,7 @@ class JobMonitor:
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
         uncounted: Why its progress cannot be read now; None: it can.
         demand: Requests per second that arrive, where that has changed; None: as declared.
+        paused: All its processes are stopped by a signal.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class JobMonitor:
         self.too_fast = False
         self.lost: str | None = None
         self.demand: float | None = None
+        self.paused = False
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
         self._proof: Proof = proof or job.proof()
@@ -178,6 +181,8 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
+        pids = self.job.pids() if still_s > RECENT_S and not counted.gone else ()
+        self.paused = bool(pids) and all(map(is_stopped, pids))
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.
@@ -202,7 +207,7 @@ class JobMonitor:
                 f"{self.job.output}; the end of it:\n{self.job.tail() or '(nothing)'}",
             )
         if self.over:
-            self._is_stalled = False
+            self._is_stalled = self.paused = False
 
     def close(self, now: Moment) -> None:
         """Count what is left to be read of a job whose processes have ended."""
@@ -285,6 +290,7 @@ class JobMonitor:
             demand=self.demand,
             results=self.results,
             predicted_rate=self.expected,
+            paused=self.paused,
             unread=self.unread,
             unread_since=self._unread_since,
             stalled_since=self._moved_at if self._is_stalled else None,

@@ -53,6 +53,32 @@ class Forecast:
     energy_saved: Interval | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Observed over promised in one launch, as the `ratio` of a `DriftedJob` is of many.
+
+    Attributes:
+        low, high: Bounds of the promise over its value: between them it is kept.
+    """
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """In percent, with what was promised."""
+        return f"{100 * self.ratio:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
+
+
+def drift_of(observed: float | None, promised: Interval) -> Drift | None:
+    """None where nothing is observed, or nothing was promised."""
+    if observed is None or promised.value <= 0:
+        return None
+    is_of = promised.times(1 / promised.value)
+    return Drift(observed / promised.value, is_of.low, is_of.high)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPart:
     """One of the jobs, and what its profile knows.
@@ -423,6 +449,8 @@ class JobStatus:
         stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
+        drift: Mean rate of the last five minutes over what is promised beside those that run.
+        paused: All its processes are stopped by a signal: nothing of that time is in a drift.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
@@ -454,6 +482,8 @@ class JobStatus:
     unread_since: str | None = None
     stalled_since: str | None = None
     predicted_rate: Interval | None = None
+    drift: Drift | None = None
+    paused: bool = False
     join_id: str | None = None
     joined_at: str | None = None
     ended_at: str | None = None
@@ -570,6 +600,11 @@ class LaunchStatus:
         mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
+        promised_at: Since when what is promised of those that run is promised, ISO 8601, UTC; None:
+            nothing is.
+        promise_renewed: Why it is promised since then; None: since they began.
+        speed_drift: Mean of the drifts of the jobs; None while one is paused.
+        work_drift: Work per joule since `promised_at` over what is promised.
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles, and once it is over.
         mean_energy_saved: The same while all ran, without the first seconds; it stays.
@@ -615,6 +650,10 @@ class LaunchStatus:
     predicted_power_w: Interval | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
+    promised_at: str | None = None
+    promise_renewed: str | None = None
+    speed_drift: Drift | None = None
+    work_drift: Drift | None = None
     energy_saved: float | None = None
     mean_energy_saved: float | None = None
     ledger: Ledger | None = None
