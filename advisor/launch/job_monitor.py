@@ -139,7 +139,8 @@ class JobMonitor:
         self.exit_code: int | None = None
         self.code: str | None = None
         self.error: str | None = None
-        self.steps, self._beats = 0.0, job.beats()
+        self.steps, self._beats = part.done, job.beats()
+        self._counts_on: bool | None = None
         self.uncounted: str | None = None
         self._counting, self._judging = _Reading(), _Reading()
         self._not_begun = job.uncounted
@@ -165,8 +166,18 @@ class JobMonitor:
         found = self._counting.read(
             lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
         )
-        steps, beats = found or (self.steps, self._beats)
-        return _Counted(gone, steps, beats, self._counting.error)
+        if found is None:
+            return _Counted(gone, self.steps, self._beats, self._counting.error)
+        return _Counted(gone, self._in_all(found[0]), found[1], self._counting.error)
+
+    def _in_all(self, counted: float) -> float:
+        """A count since this start with what was done before it, which the job may count, too.
+
+        Steps that it does again after its last checkpoint are no progress then.
+        """
+        if self._counts_on is None and counted:
+            self._counts_on = counted > self.part.done / 2
+        return max(self.part.done, counted) if self._counts_on else self.part.done + counted
 
     def look(self, now: Moment, counted: _Counted, hang_s: float | None) -> None:
         """See whether it ended, stalls, or has met a limit that its user chose.

@@ -403,6 +403,10 @@ class Keeper:
             rest = [one for one in found if one not in self._kept]
             draft_observations(self._folder.path, rest, durable=changed)
 
+    def so_far(self) -> tuple[Observation, ...]:
+        """Of all stretches, as if the jobs were stopped now."""
+        return (*self._kept, *self._observe("stopped"))
+
     def close(self, state: State) -> None:
         """Keep all that is not kept yet; the jobs are over."""
         found = self._observe(state)

@@ -174,6 +174,13 @@ class SetMonitor:
         """Their names."""
         return tuple(one.job.job.name for one in self._running())
 
+    def left(self) -> tuple[LaunchSet, list[float | None]]:
+        """Those of them that run, and their demands where these have changed."""
+        numbers = self.running_numbers()
+        parts = tuple(self.pair.parts[n] for n in numbers)
+        pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+        return pair, [self.jobs[n].demand for n in numbers]
+
     def look(self) -> None:
         """One look at everything, which waits for nothing.
 
@@ -298,10 +305,7 @@ class SetMonitor:
             changed = [] if self.account.promised is None else self._running()
         self._promised_of = numbers
         if changed and self._renew and len(numbers) > 1:
-            parts = tuple(self.pair.parts[n] for n in numbers)
-            pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
-            demands = [self.jobs[n].demand for n in numbers]
-            asked = self._run(partial(self._renew, pair, demands))
+            asked = self._run(partial(self._renew, *self.left()))
             self._renewing = numbers, renewed, asked
         if self._renewing is None or not self._renewing[-1].done():
             return

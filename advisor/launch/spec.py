@@ -100,6 +100,7 @@ class LaunchPart:
         units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
+        done: Steps that it did in this launch before it was started again, to go on.
     """
 
     job: Job
@@ -116,6 +117,7 @@ class LaunchPart:
     units: int | None = None
     limit_memory: bool = True
     time_limit_s: float | None = None
+    done: float = 0.0
 
     @property
     def promised_p99_ms(self) -> float | None:
@@ -133,6 +135,7 @@ class LaunchSet:
         open_percent: Who joins may get so much, though nobody who begins has as much.
         alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
             none does, or all have.
+        ran_s: How long they ran together before, at another split, s.
     """
 
     split: Split
@@ -140,6 +143,7 @@ class LaunchSet:
     forecast: Forecast | None = None
     open_percent: float = 0.0
     alone_s: float | None = None
+    ran_s: float = 0.0
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -511,6 +515,32 @@ def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
     return Split(tuple(share for share, _ in seats), sharing, low)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resplit:
+    """What those that run would do at another split, for which all of them have to start again.
+
+    Attributes:
+        split: As people write it.
+        more: Work per joule over that of now, less 1; above 0 with its whole range where it is
+            offered.
+        refused: Why they stay as they are; None: they are started again where somebody asks for it.
+    """
+
+    split: str = ""
+    more: Interval | None = None
+    refused: str | None = None
+
+    @property
+    def text(self) -> str:
+        """How much more."""
+        low, value, high = (
+            (f"{100 * part:.0f}" for part in (self.more.low, self.more.value, self.more.high))
+            if self.more
+            else ("?",) * 3
+        )
+        return f"{value} % more work per joule ({low} to {high})"
+
+
 HistoryValues = tuple[float | None, ...]
 
 
@@ -605,6 +635,7 @@ class LaunchStatus:
         promise_renewed: Why it is promised since then; None: since they began.
         speed_drift: Mean of the drifts of the jobs; None while one is paused.
         work_drift: Work per joule since `promised_at` over what is promised.
+        resplit: Whether another split would do more; None: that was not looked at yet.
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles, and once it is over.
         mean_energy_saved: The same while all ran, without the first seconds; it stays.
@@ -654,6 +685,7 @@ class LaunchStatus:
     promise_renewed: str | None = None
     speed_drift: Drift | None = None
     work_drift: Drift | None = None
+    resplit: Resplit | None = None
     energy_saved: float | None = None
     mean_energy_saved: float | None = None
     ledger: Ledger | None = None

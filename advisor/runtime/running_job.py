@@ -38,6 +38,7 @@ from advisor.runtime.processes import (
     MPS_SERVER,
     ancestors_of,
     carries,
+    catches,
     cpu_s,
     has_memory,
     marked_pids,
@@ -259,6 +260,19 @@ class RunningJob:
         """Ask the job at its gate to end; returns at once."""
         if self._process.status is None:
             self._want(QUIT)
+
+    def ask_to_end(self) -> bool:
+        """Ask the job to end by itself, after a checkpoint if it writes one; returns at once.
+
+        At its gate, else by SIGTERM if a process of it has a handler: to another one, that would be
+        an end in the midst of its work. Whether it was asked.
+        """
+        self.leave()
+        asked = self._state() in (WAITING, RUNNING)
+        if not asked and any(catches(pid, signal.SIGTERM) for pid in self.pids()):
+            self._process.terminate()
+            asked = True
+        return asked
 
     def stop(self) -> None:
         """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.

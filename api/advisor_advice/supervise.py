@@ -14,10 +14,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Record
+from advisor.core.records import Observation, Record
 from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
+from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec, Resplit
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
@@ -75,6 +75,7 @@ def _open_context(
             ),
             remember=lambda seen: _remember(seen, settings),
             renew=lambda pair, demands: _renewed(pair, demands, gpu, settings),
+            better=lambda pair, demands, seen: _better(pair, demands, seen, gpu, settings),
         )
 
 
@@ -89,6 +90,18 @@ def _renewed(
     from advisor_advice.forecasting import renewed  # a launch needs no model before
 
     return renewed(pair, demands, gpu, settings)
+
+
+def _better(
+    pair: LaunchSet,
+    demands: Sequence[float | None],
+    seen: Sequence[Observation],
+    gpu: Gpu,
+    settings: Settings,
+) -> tuple[Resplit, LaunchSet | None]:
+    from advisor_advice.forecasting import better
+
+    return better(pair, demands, seen, gpu, settings)
 
 
 @contextmanager

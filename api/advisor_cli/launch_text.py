@@ -274,6 +274,11 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             yield f"{job.job}: paused, its processes are stopped by a signal"
     if text := drift_text(status):
         yield f"drift {text}"
+    if (offer := status.resplit) and not offer.refused:
+        yield (
+            f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
+            f"{status.launch_id}"
+        )
     if status.whole_energy_j is not None and status.over:
         starts_j = status.starts_energy_j or 0.0
         yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
