@@ -143,23 +143,10 @@ class LaunchFolder:
         """Whether somebody asked."""
         return (self.path / "stop").exists()
 
-    def ask_resplit(self, split: str) -> None:
-        """Ask the supervisor to start the jobs again at another split, which it has offered.
-
-        Raises:
-            OSError: it cannot be written; nothing was asked then.
-        """
-        replace_file(self.path / "resplit", split.encode())
-
-    def resplit_asked(self) -> str | None:
-        """The split that somebody asked for, and that was not answered yet."""
-        with suppress(FileNotFoundError):
-            return (self.path / "resplit").read_text()
-        return None
-
-    def answer_resplit(self) -> None:
-        """What was asked for is done, or refused with a warning."""
-        (self.path / "resplit").unlink(missing_ok=True)
+    @property
+    def resplit(self) -> Path:
+        """Holds the split at which somebody wants the jobs started again, until it is answered."""
+        return self.path / "resplit"
 
     def claimed(self) -> bool:
         """Whether a supervisor has ever begun: then no other one may."""

@@ -521,23 +521,19 @@ class Resplit:
 
     Attributes:
         split: As people write it.
-        more: Work per joule over that of now, less 1; above 0 with its whole range where it is
-            offered.
+        worth: Work per joule over that of now; above 1 with its whole range where it is offered.
         refused: Why they stay as they are; None: they are started again where somebody asks for it.
     """
 
     split: str = ""
-    more: Interval | None = None
+    worth: Interval | None = None
     refused: str | None = None
 
     @property
     def text(self) -> str:
         """How much more."""
-        low, value, high = (
-            (f"{100 * part:.0f}" for part in (self.more.low, self.more.value, self.more.high))
-            if self.more
-            else ("?",) * 3
-        )
+        of = self.worth or Interval.sure(1.0)
+        low, value, high = (f"{100 * part - 100:.0f}" for part in (of.low, of.value, of.high))
         return f"{value} % more work per joule ({low} to {high})"
 
 

@@ -294,11 +294,10 @@ class _SetRun:
         if self._spec.try_s is not None and ending == "stopped":
             self.trial = monitor.account.trial()
         if self.again is not None:
-            steps = [monitor.jobs[n].steps for n in self._offer_of]
-            parts = zip(self.again.parts, steps, strict=True)
+            seats = zip(self.again.parts, self._offer_of, strict=True)
             self.again = replace(
                 self.again,
-                parts=tuple(replace(part, done=done) for part, done in parts),
+                parts=tuple(replace(part, done=monitor.jobs[n].steps) for part, n in seats),
                 ran_s=self._pair.ran_s + time.monotonic() - monitor.begun_s,
             )
         return ending
@@ -316,20 +315,20 @@ class _SetRun:
             asked = partial(self._context.better, *monitor.left(), keeper.so_far())
             self._asking = in_thread(asked)
         if self._asking is not None and self._asking.done():
-            asking, self._asking = self._asking, None
-            if (error := asking.exception()) is not None:
-                offer, self._offer = Resplit(refused=f"nothing is known of it: {error}"), None
-            else:
-                offer, self._offer = asking.result()
+            error = self._asking.exception()
+            unknown = Resplit(refused=f"nothing is known of it: {error}"), None
+            offer, self._offer = unknown if error else self._asking.result()
+            self._asking = None
             self._writer.update(resplit=offer)
 
     def _restarts(self, monitor: SetMonitor) -> bool:
         """Whether somebody has asked for the split that is offered."""
-        if (asked := self._folder.resplit_asked()) is None:
+        if not self._folder.resplit.exists():
             return False
+        asked = self._folder.resplit.read_text()
         offer = self._offer if self._offer_of == monitor.running_numbers() else None
         if offer is None or str(offer.split) != asked:
-            self._folder.answer_resplit()
+            self._folder.resplit.unlink()
             self._writer.warn(f"nobody was started again at {asked}: it is not offered any more")
             return False
         self.again = offer
@@ -479,7 +478,7 @@ def _run_sets(
     while (number := len(endings)) < len(spec.pairs):
         folder.keep_reserve()
         writer.begin_pair(spec, number)
-        folder.answer_resplit()
+        folder.resplit.unlink(missing_ok=True)
         run = _SetRun(folder, spec, number, context, writer, meter, stop_asked)
         try:
             endings.append(run.run())

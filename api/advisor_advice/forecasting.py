@@ -324,10 +324,10 @@ def better(
     Raises:
         As `renewed`, and NoSplitError: nothing keeps every limit.
     """
-    if once := listed(part.job.name for part in pair.parts if not part.job.restartable):
-        return Resplit(refused=f"{once}: the job file does not say restartable: true"), None
-    if pair.open_percent:
-        return Resplit(refused="`advisor run` places these jobs"), None
+    once = listed(part.job.name for part in pair.parts if not part.job.restartable)
+    why = once and f"{once}: the job file does not say restartable: true"
+    if why := why or ("`advisor run` places these jobs" if pair.open_percent else ""):
+        return Resplit(refused=why), None
     found = _at_demands(pair, demands, gpu, settings)
     if len(pair.parts) == 1:
         return _whole(pair, found, gpu)
@@ -346,7 +346,7 @@ def better(
     now, then = known.outlook.predict(splits)
     by = OBJECTIVES[DEFAULT_OBJECTIVE]
     worth = then.objective_value(by).times(1 / now.objective_value(by).value)
-    offer = Resplit(split=way.name, more=_less_one(worth))
+    offer = Resplit(split=way.name, worth=worth)
     if len({tuple(sorted(zip(names, one.seats, strict=True))) for one in splits}) == 1:
         return replace(offer, refused=f"they run at the best split that is known: {way.name}"), None
     forecast = _forecast(then, manifest, found)
@@ -362,18 +362,14 @@ def _whole(pair: LaunchSet, found: ProfileSet, gpu: Gpu) -> tuple[Resplit, Launc
     error = part.window_spread or RATE_SPREADS["launch-bound"][1]
     worth = Interval.sure(1 - saved).spread_by(2 * error**2)
     made = replace(pair, split=Split((WHOLE,)), forecast=None)
-    return _offered(Resplit(split=str(made.split), more=_less_one(worth)), made, found, gpu)
-
-
-def _less_one(of: Interval) -> Interval:
-    return Interval(of.value - 1, of.low - 1, of.high - 1)
+    return _offered(Resplit(split=str(made.split), worth=worth), made, found, gpu)
 
 
 def _offered(
     offer: Resplit, made: LaunchSet, found: ProfileSet, gpu: Gpu
 ) -> tuple[Resplit, LaunchSet | None]:
     """What may be started, with the units and rates alone of its shares; only what does more."""
-    if offer.more is None or offer.more.low <= 0:
+    if offer.worth is None or offer.worth.low <= 1:
         return replace(offer, refused=f"{offer.split} is not known to do more: {offer.text}"), None
     parts = tuple(
         replace(

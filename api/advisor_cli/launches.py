@@ -1,8 +1,8 @@
 """`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
 
-import math
 import os
 import sys
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +12,7 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import NoSplitError
+from advisor.files import replace_file
 from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
 from advisor.launch.guard import LAUNCH_MARK, Stopping
 from advisor.launch.overview import LaunchList
@@ -129,15 +130,12 @@ def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
             why=offer.refused or status.standing,
             fix=f"see advisor launches show {launch_id}",
         )
-    folder.ask_resplit(offer.split)
-
-    def answered() -> bool:
-        nonlocal status
-        # Asked first: the next set begins before its request is answered.
-        is_answered, status = folder.resplit_asked() is None, folder.read_status()
-        return status.over or (is_answered and status.state == "running")
-
-    wait_until(answered, math.inf, _LOOK_S)
+    replace_file(folder.resplit, offer.split.encode())
+    # In this order: the next set begins before its request is answered.
+    while (folder.resplit.exists(), (status := folder.read_status()).state) != (False, "running"):
+        if status.over:
+            break
+        time.sleep(_LOOK_S)
     say(as_json_text(status) if as_json else line(status))
     if status.state == "failed":
         raise typer.Exit(exit_code(status))

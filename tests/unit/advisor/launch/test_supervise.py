@@ -554,7 +554,7 @@ def test_jobs_that_no_way_suits_are_not_kept_together(
     assert last.cause.endswith("advisor launch a; advisor launch b.")
 
 
-OFFER = Resplit(split="40/60", more=Interval(0.2, 0.1, 0.3))
+OFFER = Resplit(split="40/60", worth=Interval(1.2, 1.1, 1.3))
 
 
 def offers(launch: Launch, offer: Resplit = OFFER, fails: str = "") -> list[Any]:
@@ -585,7 +585,7 @@ def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
     asked = offers(launch)
     seen = list[LaunchStatus]()
     launch.events[90] = lambda: seen.append(launch.written[-1])
-    launch.events[100] = lambda: launch.folder.ask_resplit("40/60")
+    launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
     # One counts from where it was, the other from its start.
     launch.events[110] = lambda: launch.scripts.update(b=Script(steps=lambda s: 30 * (s - 120)))
     last = launch.run(together("a", "b"), duration_s=300.0)
@@ -607,14 +607,14 @@ def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
         0.01 * (50 * ended_s + 50 * 120 + 30 * 180), rel=0.02
     )
     assert "started again at 40/60, as was asked for" in last.warnings
-    assert launch.folder.resplit_asked() is None
+    assert not launch.folder.resplit.exists()
     assert [len(job.moves) for job in launch.jobs] == [1, 1, 1, 1]
 
 
 def test_who_takes_too_long_for_a_checkpoint_is_ended(launch: Launch) -> None:
     launch.scripts |= {"a": Script(saves_s=1e6), "b": Script()}
     offers(launch)
-    launch.events[100] = lambda: launch.folder.ask_resplit("40/60")
+    launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
     last = launch.run(together("a", "b"), duration_s=300.0)
     assert (last.state, last.pair_number) == ("stopped", 1)
     assert last.warnings[0].startswith("a did not end within 60 s and was ended: what it did since")
@@ -623,7 +623,7 @@ def test_who_takes_too_long_for_a_checkpoint_is_ended(launch: Launch) -> None:
 def test_who_is_left_starts_again_on_the_whole_gpu(launch: Launch) -> None:
     launch.scripts |= {"a": ends(50), "b": Script()}
     asked = offers(launch)
-    launch.events[100] = lambda: launch.folder.ask_resplit("100")
+    launch.events[100] = lambda: launch.folder.resplit.write_text("100")
     last = launch.run(together("a", "b"), duration_s=200.0)
     assert asked[:2] == [(30, "a+b", [2]), (80, "b", [2])]
     assert (last.state, [(job.job, job.share_percent) for job in last.jobs]) == (
@@ -646,12 +646,12 @@ def test_what_is_not_offered_starts_nobody_again(
     launch.scripts |= dict.fromkeys("ab", Script())
     offers(launch, offer, fails)
     seen = list[LaunchStatus]()
-    launch.events[100] = lambda: launch.folder.ask_resplit(asks)
+    launch.events[100] = lambda: launch.folder.resplit.write_text(asks)
     launch.events[110] = lambda: seen.append(launch.written[-1])
     last = launch.run(together("a", "b"), duration_s=120.0)
     assert (last.state, last.pair_number, len(launch.jobs)) == ("stopped", 0, 2)
     assert last.warnings == (f"nobody was started again at {asks}: it is not offered any more",)
-    assert launch.folder.resplit_asked() is None
+    assert not launch.folder.resplit.exists()
     told = seen[0].resplit
     assert told
     assert (told.refused or "") == (
