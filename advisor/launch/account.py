@@ -26,7 +26,6 @@ from advisor.launch.spec import (
     LaunchPart,
     LaunchSet,
     Ledger,
-    drift_of,
 )
 from advisor.runtime.counting import percentile_ms
 from advisor.validity.points import FASTEST
@@ -170,8 +169,8 @@ class Account:
             relative(rate, job.solo_rate) for rate, job in zip(self.kept.rates(), jobs, strict=True)
         ]
         return {
-            n: drift for n, rate, job in lately if (drift := drift_of(rate, job.rate)) is not None
-        }, drift_of(work_per_joule(speeds, self.kept.power_w()), worth)
+            n: drift for n, rate, job in lately if (drift := Drift.of(rate, job.rate)) is not None
+        }, Drift.of(work_per_joule(speeds, self.kept.power_w()), worth)
 
     def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
         """Take the last counts, once no process is left; `stopped` had run until now."""

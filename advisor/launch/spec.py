@@ -65,18 +65,17 @@ class Drift:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, observed: float | None, promised: Interval) -> "Drift | None":
+        """None where nothing is observed, or nothing was promised."""
+        if observed is None or promised.value <= 0:
+            return None
+        return cls(*(value / promised.value for value in (observed, promised.low, promised.high)))
+
     @property
     def text(self) -> str:
         """In percent, with what was promised."""
         return f"{100 * self.ratio:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
-
-
-def drift_of(observed: float | None, promised: Interval) -> Drift | None:
-    """None where nothing is observed, or nothing was promised."""
-    if observed is None or promised.value <= 0:
-        return None
-    is_of = promised.times(1 / promised.value)
-    return Drift(observed / promised.value, is_of.low, is_of.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

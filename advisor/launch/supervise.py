@@ -282,7 +282,7 @@ class _SetRun:
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
                 self._writer.warn(*monitor.alarms(), *unsaid(news, said))
-                self._look_for_split(monitor, keeper)
+                self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found
         except PartitionError:
@@ -302,8 +302,8 @@ class _SetRun:
             )
         return ending
 
-    def _look_for_split(self, monitor: SetMonitor, keeper: Keeper) -> None:
-        """Whether another split would do more, asked in the background; it changes nothing."""
+    def _look_for_split(self, monitor: SetMonitor, keeper: Keeper, *, coming: bool) -> None:
+        """Ask in the background whether another split would do more, and take it if one is to."""
         now_s, numbers = time.monotonic(), monitor.running_numbers()
         if numbers != self._offer_of:
             self._offer_of, self._ask_s = numbers, now_s + _FIRST_S
@@ -320,19 +320,12 @@ class _SetRun:
             offer, self._offer = unknown if error else self._asking.result()
             self._asking = None
             self._writer.update(resplit=offer)
-
-    def _restarts(self, monitor: SetMonitor) -> bool:
-        """Whether somebody has asked for the split that is offered."""
-        if not self._folder.resplit.exists():
-            return False
-        asked = self._folder.resplit.read_text()
-        offer = self._offer if self._offer_of == monitor.running_numbers() else None
-        if offer is None or str(offer.split) != asked:
-            self._folder.resplit.unlink()
-            self._writer.warn(f"nobody was started again at {asked}: it is not offered any more")
-            return False
-        self.again = offer
-        return True
+        if self._folder.resplit.exists() and not coming:
+            wanted = self._folder.resplit.read_text()
+            self.again = self._offer if self._offer and str(self._offer.split) == wanted else None
+            if self.again is None:
+                self._folder.resplit.unlink()
+                self._writer.warn(f"not started again at {wanted}: it is not offered any more")
 
     def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
         """Let jobs end by themselves that can; all others end as always after that."""
@@ -371,7 +364,7 @@ class _SetRun:
         """How the set has ended; None while it is to go on, as for one who is coming."""
         if self._stop_asked():
             return "asked"
-        if not coming and self._restarts(monitor):
+        if self.again is not None:
             return "stopped"
         outcomes = {one.outcome for one in monitor.jobs}
         if outcomes != {"running"}:

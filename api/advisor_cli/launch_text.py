@@ -272,7 +272,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             yield f"{job.job}: {text}"
         if job.paused:
             yield f"{job.job}: paused, its processes are stopped by a signal"
-    if text := drift_text(status):
+    if text := _drift_text(status):
         yield f"drift {text}"
     if (offer := status.resplit) and not offer.refused:
         yield (
@@ -297,7 +297,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
     yield from (f"! {warning}" for warning in status.warnings)
 
 
-def drift_text(status: LaunchStatus) -> str:
+def _drift_text(status: LaunchStatus) -> str:
     """Speeds of late and work per joule so far, of what is promised; empty: neither is known."""
     told = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
     told += [f"all {status.speed_drift.text}"] if status.speed_drift and len(told) > 1 else []
@@ -378,7 +378,7 @@ def end_screens(
         jobs = _in_order(last, status, len(began))
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
         ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
-    ending += [("Drift", text)] if (text := drift_text(status)) else []
+    ending += [("Drift", text)] if (text := _drift_text(status)) else []
     lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
     yield Said(headline=_headline(status.state, last, jobs), lines=lines)
 

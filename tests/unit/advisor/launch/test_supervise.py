@@ -650,7 +650,7 @@ def test_what_is_not_offered_starts_nobody_again(
     launch.events[110] = lambda: seen.append(launch.written[-1])
     last = launch.run(together("a", "b"), duration_s=120.0)
     assert (last.state, last.pair_number, len(launch.jobs)) == ("stopped", 0, 2)
-    assert last.warnings == (f"nobody was started again at {asks}: it is not offered any more",)
+    assert last.warnings == (f"not started again at {asks}: it is not offered any more",)
     assert not launch.folder.resplit.exists()
     told = seen[0].resplit
     assert told
