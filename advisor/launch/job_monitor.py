@@ -108,7 +108,7 @@ class JobMonitor:
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
         uncounted: Why its progress cannot be read now; None: it can.
         demand: Requests per second that arrive, where that has changed; None: as declared.
-        paused: All its processes are stopped by a signal.
+        paused: It stands still, since a process of it is stopped by a signal.
     """
 
     def __init__(
@@ -192,8 +192,7 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
-        pids = self.job.pids() if still_s > RECENT_S and not counted.gone else ()
-        self.paused = bool(pids) and all(map(is_stopped, pids))
+        self.paused = still_s > RECENT_S and any(map(is_stopped, self.job.seen_pids))
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
+from advisor.core.wording import listed
 from advisor.runtime.backend import Proof
 
 
@@ -148,6 +149,13 @@ class LaunchSet:
     def jobs(self) -> tuple[Job, ...]:
         """In the order of the shares."""
         return tuple(part.job for part in self.parts)
+
+    @property
+    def stays(self) -> str:
+        """Why its jobs are not started again at another split; empty: they may be."""
+        if once := listed(job.name for job in self.jobs if not job.restartable):
+            return f"{once}: the job file does not say restartable: true"
+        return "`advisor run` places these jobs" if self.open_percent else ""
 
     def memory(self, card_mib: float | None) -> MemoryFit:
         """What they need of the memory of a card."""
@@ -453,7 +461,7 @@ class JobStatus:
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
         drift: Mean rate of the last five minutes over what is promised beside those that run.
-        paused: All its processes are stopped by a signal: nothing of that time is in a drift.
+        paused: It stands still, stopped by a signal: nothing of that time is in a drift.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.

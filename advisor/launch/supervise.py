@@ -312,8 +312,11 @@ class _SetRun:
         is_due = numbers and now_s >= self._ask_s and self._spec.try_s is None
         if is_due and self._asking is None and self._context.better is not None:
             self._ask_s = now_s + _AGAIN_S
-            asked = partial(self._context.better, *monitor.left(), keeper.so_far())
-            self._asking = in_thread(asked)
+            pair, demands = monitor.left()
+            asked = partial(self._context.better, pair, demands, keeper.so_far())
+            stays = Resplit(refused=pair.stays), None
+            # Who is not asked loads no model.
+            self._asking = in_thread(lambda: stays if pair.stays else asked())
         if self._asking is not None and self._asking.done():
             error = self._asking.exception()
             unknown = Resplit(refused=f"nothing is known of it: {error}"), None

@@ -324,10 +324,6 @@ def better(
     Raises:
         As `renewed`, and NoSplitError: nothing keeps every limit.
     """
-    once = listed(part.job.name for part in pair.parts if not part.job.restartable)
-    why = once and f"{once}: the job file does not say restartable: true"
-    if why := why or ("`advisor run` places these jobs" if pair.open_percent else ""):
-        return Resplit(refused=why), None
     found = _at_demands(pair, demands, gpu, settings)
     if len(pair.parts) == 1:
         return _whole(pair, found, gpu)

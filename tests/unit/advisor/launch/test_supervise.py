@@ -554,6 +554,9 @@ def test_jobs_that_no_way_suits_are_not_kept_together(
     assert last.cause.endswith("advisor launch a; advisor launch b.")
 
 
+restartable = partial(together, restartable=True)
+
+
 OFFER = Resplit(split="40/60", worth=Interval(1.2, 1.1, 1.3))
 
 
@@ -588,7 +591,7 @@ def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
     launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
     # One counts from where it was, the other from its start.
     launch.events[110] = lambda: launch.scripts.update(b=Script(steps=lambda s: 30 * (s - 120)))
-    last = launch.run(together("a", "b"), duration_s=300.0)
+    last = launch.run(restartable("a", "b"), duration_s=300.0)
     assert seen[0].resplit == replace(OFFER, split="40/60")
     assert asked == [(30, "a+b", [2]), (150, "a+b", [2])]
     assert (last.state, last.pair_number, last.code) == ("stopped", 1, None)
@@ -615,7 +618,7 @@ def test_who_takes_too_long_for_a_checkpoint_is_ended(launch: Launch) -> None:
     launch.scripts |= {"a": Script(saves_s=1e6), "b": Script()}
     offers(launch)
     launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
-    last = launch.run(together("a", "b"), duration_s=300.0)
+    last = launch.run(restartable("a", "b"), duration_s=300.0)
     assert (last.state, last.pair_number) == ("stopped", 1)
     assert last.warnings[0].startswith("a did not end within 60 s and was ended: what it did since")
 
@@ -624,7 +627,7 @@ def test_who_is_left_starts_again_on_the_whole_gpu(launch: Launch) -> None:
     launch.scripts |= {"a": ends(50), "b": Script()}
     asked = offers(launch)
     launch.events[100] = lambda: launch.folder.resplit.write_text("100")
-    last = launch.run(together("a", "b"), duration_s=200.0)
+    last = launch.run(restartable("a", "b"), duration_s=200.0)
     assert asked[:2] == [(30, "a+b", [2]), (80, "b", [2])]
     assert (last.state, [(job.job, job.share_percent) for job in last.jobs]) == (
         "stopped", [("b", 100)]
@@ -633,35 +636,37 @@ def test_who_is_left_starts_again_on_the_whole_gpu(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offer", "asks", "fails"),
+    ("pair", "offer", "fails", "why"),
     [
-        (OFFER, "30/70", ""),
-        (Resplit(refused="b: the job file does not say restartable: true"), "40/60", ""),
-        (OFFER, "40/60", "no model"),
+        ({}, OFFER, "", None),
+        ({}, Resplit(refused="nothing does more"), "", "nothing does more"),
+        ({}, OFFER, "no model", "nothing is known of it: no model"),
+        ({"restartable": False}, OFFER, "", "a and b: the job file does not say restartable: true"),
+        ({"open_percent": 100.0}, OFFER, "", "`advisor run` places these jobs"),
     ],
 )
 def test_what_is_not_offered_starts_nobody_again(
-    launch: Launch, offer: Resplit, asks: str, fails: str
+    launch: Launch, pair: dict[str, Any], offer: Resplit, fails: str, why: str | None
 ) -> None:
     launch.scripts |= dict.fromkeys("ab", Script())
     offers(launch, offer, fails)
     seen = list[LaunchStatus]()
+    asks = "40/60" if why else "30/70"
     launch.events[100] = lambda: launch.folder.resplit.write_text(asks)
     launch.events[110] = lambda: seen.append(launch.written[-1])
-    last = launch.run(together("a", "b"), duration_s=120.0)
+    made = together("a", "b", restartable=pair.get("restartable", True))
+    made = replace(made, open_percent=pair.get("open_percent", 0.0))
+    last = launch.run(made, duration_s=120.0)
     assert (last.state, last.pair_number, len(launch.jobs)) == ("stopped", 0, 2)
     assert last.warnings == (f"not started again at {asks}: it is not offered any more",)
     assert not launch.folder.resplit.exists()
-    told = seen[0].resplit
-    assert told
-    assert (told.refused or "") == (
-        f"nothing is known of it: {fails}" if fails else offer.refused or ""
-    )
+    assert seen[0].resplit
+    assert seen[0].resplit.refused == why
 
 
 def test_an_offer_ends_nobody_and_is_looked_at_again_now_and_then(launch: Launch) -> None:
     launch.scripts |= dict.fromkeys("ab", Script())
     asked = offers(launch)
-    last = launch.run(together("a", "b"), duration_s=1300.0)
+    last = launch.run(restartable("a", "b"), duration_s=1300.0)
     assert [second for second, _, _ in asked] == [30, 630, 1230]
     assert (last.state, last.pair_number, last.resplit) == ("stopped", 0, None)

@@ -120,8 +120,6 @@ def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings) 
         (running(BEST), "they run at the best split that is known: 30/70"),
         (running(NEAR), "30/70 is not known to do more: 17 % more work per joule (-4 to 43)"),
         (running(EQUAL, min_speed=0.7), "no split of them saves anything and keeps all limits"),
-        (launch_set(EQUAL, replace(A, restartable=True), B), "b: the job file does not say"),
-        (replace(running(EQUAL), open_percent=100.0), "`advisor run` places these jobs"),
     ],
 )
 def test_jobs_stay_as_they_are_for_a_reason(
