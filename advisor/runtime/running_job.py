@@ -264,15 +264,17 @@ class RunningJob:
     def ask_to_end(self) -> bool:
         """Ask the job to end by itself, after a checkpoint if it writes one; returns at once.
 
-        At its gate, else by SIGTERM if a process of it has a handler: to another one, that would be
-        an end in the midst of its work. Whether it was asked.
+        At its gate, else by SIGTERM those of its processes that have a handler: for others that is
+        an end in the midst of their work, as for a command that is run again and again. Whether
+        anybody was asked.
         """
         self.leave()
-        asked = self._state() in (WAITING, RUNNING)
-        if not asked and any(catches(pid, signal.SIGTERM) for pid in self.pids()):
-            self._process.terminate()
-            asked = True
-        return asked
+        if self._state() in (WAITING, RUNNING):
+            return True
+        is_once = self.job.progress.kind != "runs"
+        asked = [pid for pid in self.pids() if is_once and catches(pid, signal.SIGTERM)]
+        self._process.terminate_some(asked)
+        return bool(asked)
 
     def stop(self) -> None:
         """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.
