@@ -272,7 +272,7 @@ class _Drawn:
         if launch.ledger:
             parts.append(f"{_gain(launch)} saved")
         if launch.speed_drift:
-            parts.append(f"speed {launch.speed_drift.text} of promised")
+            parts.append(f"drift {launch.speed_drift.ratio - 1:+.0%}")
         return self._letters.between.join(parts)
 
     def _seats(self, launch: LaunchStatus) -> Iterator[tuple[str | Text, ...]]:
