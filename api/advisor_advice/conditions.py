@@ -410,11 +410,7 @@ def read_conditions(
     """
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     with begun_store(settings) as store:
-        seen = (
-            experience_of(store, predictor, checks, settings.home, newest)
-            if store
-            else Experience()
-        )
+        seen = experience_of(store, predictor, checks, settings.home, newest)
         found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
     found = replace(found, windows=windows)
@@ -425,7 +421,7 @@ def read_conditions(
 
 
 def experience_of(
-    store: Store,
+    store: Store | None,
     predictor: Predictor,
     checked: Checked,
     home: Path,
@@ -436,8 +432,8 @@ def experience_of(
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
-    page = store.observation_page(None, Span(limit=MOST_OBSERVATIONS))
-    seen = tuple(undisputed([*newest, *page.records]))
+    page = store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records if store else ()
+    seen = tuple(undisputed([*newest, *page]))
     if not seen:
         return Experience()
     profiles = profiles_of({job for one in seen for job in one.jobs}, store)
@@ -597,20 +593,16 @@ def measured_windows(
         references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
         for names, window in _of_points(on_model, by_job, references, is_bundled=True):
             found[names].append(window)
-    if store is None:
-        return dict(found)
-    # Of a queue all are read at once: asking for each pair takes longer.
-    asked = [None] if any_of else asked_together([p.job for p in profiles])
-    own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-    alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
-    for names, window in _of_points(undisputed(own), by_job, alone):
-        found[names].append(window)
-    for observation in undisputed(
-        [
-            *newest,
-            *(o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)),
-        ]
-    ):
+    stored = list[Observation]()
+    if store is not None:
+        # Of a queue all are read at once: asking for each pair takes longer.
+        asked = [None] if any_of else asked_together([p.job for p in profiles])
+        own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
+        alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
+        for names, window in _of_points(undisputed(own), by_job, alone):
+            found[names].append(window)
+        stored = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+    for observation in undisputed([*newest, *stored]):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         split = _launched_split(observation) if len(known) == len(observation.jobs) else None
         if split and not _is_doubtful(observation, known, checked):
