@@ -54,9 +54,7 @@ _FIRST_S, _AGAIN_S = 30.0, 600.0
 """How long after a start, a join or an end it is looked at whether another split would do more, and
 how often after that, s: rates and kernels that were learned meanwhile may say so."""
 
-Better: TypeAlias = Callable[
-    [LaunchSet, Sequence[float | None], Sequence[Observation]], tuple[Resplit, LaunchSet | None]
-]
+Better: TypeAlias = Callable[[LaunchSet, Sequence[Observation]], tuple[Resplit, LaunchSet | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,10 +311,10 @@ class _SetRun:
         if is_due and self._asking is None and self._context.better is not None:
             self._ask_s = now_s + _AGAIN_S
             pair, demands = monitor.left()
-            asked = partial(self._context.better, pair, demands, keeper.so_far())
-            stays = Resplit(refused=pair.stays), None
+            stays = pair.stays or "another demand arrives" * any(demands)
+            asked = partial(self._context.better, pair, keeper.so_far())
             # Who is not asked loads no model.
-            self._asking = in_thread(lambda: stays if pair.stays else asked())
+            self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else asked())
         if self._asking is not None and self._asking.done():
             error = self._asking.exception()
             unknown = Resplit(refused=f"nothing is known of it: {error}"), None

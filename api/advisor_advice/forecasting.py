@@ -270,20 +270,6 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    found = _at_demands(pair, demands, gpu, settings)
-    expected, manifest, _ = _predicted(pair, found, gpu, settings)
-    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
-    speeds = [part.speed.value for part in expected.parts]
-    if (forecast := _forecast(expected, manifest, found)) is None:
-        raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
-    broken = Trial(pair, speeds, tails_ms, expected.power_w.value).broken
-    return _as_here(pair, demands, forecast), broken
-
-
-def _at_demands(
-    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
-) -> ProfileSet:
-    """Profiles of jobs that run, where other demands arrive, None: as declared."""
     found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
     # Under another name: what was measured of the job beside others was at the demand it declares.
     profiles = tuple(
@@ -292,13 +278,20 @@ def _at_demands(
         else replace(with_demand(profile, rate), job=f"{profile.job} at {rate:.4g}/s")
         for profile, rate in zip(found.profiles, demands, strict=True)
     )
-    return replace(found, profiles=profiles)
+    found = replace(found, profiles=profiles)
+    expected, manifest, _ = _predicted(pair, found, gpu, settings)
+    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
+    speeds = [part.speed.value for part in expected.parts]
+    if (forecast := _forecast(expected, manifest, found)) is None:
+        raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
+    broken = Trial(pair, speeds, tails_ms, expected.power_w.value).broken
+    return _as_here(pair, forecast, demands), broken
 
 
-def _as_here(pair: LaunchSet, demands: Sequence[float | None], forecast: Forecast) -> Forecast:
+def _as_here(pair: LaunchSet, forecast: Forecast, demands: Sequence[float | None] = ()) -> Forecast:
     """What is expected of jobs on this host, as known at the launch, with its error."""
-    for n, (part, rate) in enumerate(zip(pair.parts, demands, strict=True)):
-        if rate is None and part.solo_rate:
+    for n, part in enumerate(pair.parts):
+        if part.solo_rate and not any(demands[n : n + 1]):
             factor, spread = part.solo_rate / forecast.jobs[n].solo_rate, 2**0.5 * part.host_spread
             forecast = (
                 at_rate(replace(pair, forecast=forecast), n, factor, spread).forecast or forecast
@@ -307,11 +300,7 @@ def _as_here(pair: LaunchSet, demands: Sequence[float | None], forecast: Forecas
 
 
 def better(
-    pair: LaunchSet,
-    demands: Sequence[float | None],
-    seen: Sequence[Observation],
-    gpu: Gpu,
-    settings: Settings,
+    pair: LaunchSet, seen: Sequence[Observation], gpu: Gpu, settings: Settings
 ) -> tuple[Resplit, LaunchSet | None]:
     """Whether another split of jobs that run does more work per joule, beyond its range.
 
@@ -322,19 +311,14 @@ def better(
         What may be said of it; and what would be started then, None: nothing.
 
     Raises:
-        As `renewed`, and NoSplitError: nothing keeps every limit.
+        As `renewed`; NoSplitError: nothing keeps every limit.
     """
-    found = _at_demands(pair, demands, gpu, settings)
+    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
     if len(pair.parts) == 1:
         return _whole(pair, found, gpu)
     known = known_set(read_known(found, settings, gpu.uuid, newest=seen))
-    profiles = known.outlook.profiles
     asked = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
-    named = (
-        replace(part, job=replace(part.job, name=profile.job))
-        for part, profile in zip(pair.parts, profiles, strict=True)
-    )
-    way = known.decide(with_kept(asked, named, profiles)).choice
+    way = known.decide(with_kept(asked, pair.parts, known.outlook.profiles)).choice
     if way is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
     names, manifest = [job.name for job in pair.jobs], known.known.model.manifest
@@ -346,7 +330,7 @@ def better(
     if len({tuple(sorted(zip(names, one.seats, strict=True))) for one in splits}) == 1:
         return replace(offer, refused=f"they run at the best split that is known: {way.name}"), None
     forecast = _forecast(then, manifest, found)
-    made = replace(pair, split=way.split, forecast=forecast and _as_here(pair, demands, forecast))
+    made = replace(pair, split=way.split, forecast=forecast and _as_here(pair, forecast))
     return _offered(offer, made, found, gpu)
 
 

@@ -75,9 +75,7 @@ def _open_context(
             ),
             remember=lambda seen: _remember(seen, settings),
             renew=lambda pair, demands: _forecasting().renewed(pair, demands, gpu, settings),
-            better=lambda pair, demands, seen: _forecasting().better(
-                pair, demands, seen, gpu, settings
-            ),
+            better=lambda pair, seen: _forecasting().better(pair, seen, gpu, settings),
         )
 
 

@@ -136,11 +136,10 @@ def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
         if status.over:
             break
         time.sleep(_LOOK_S)
-    say(as_json_text(status) if as_json else line(status))
-    if status.state == "failed":
-        raise typer.Exit(exit_code(status))
-    if offer.split != str(split_of(status.jobs, status.sharing)):
+    if not status.over and offer.split != str(split_of(status.jobs, status.sharing)):
         raise NoSplitError("they go on as they were", why="it is not offered any more")
+    say(as_json_text(status) if as_json else line(status))
+    raise typer.Exit(exit_code(status))
 
 
 @app.command("clean")

@@ -564,9 +564,7 @@ def offers(launch: Launch, offer: Resplit = OFFER, fails: str = "") -> list[Any]
     """Lets another split be offered to whoever runs; what was asked about."""
     asked = list[Any]()
 
-    def better(
-        pair: LaunchSet, demands: Sequence[float | None], seen: Sequence[Observation]
-    ) -> tuple[Resplit, LaunchSet | None]:
+    def better(pair: LaunchSet, seen: Sequence[Observation]) -> tuple[Resplit, LaunchSet | None]:
         names = "+".join(job.name for job in pair.jobs)
         asked.append((round(launch.clock.now_s - 1000), names, [len(one.parts) for one in seen]))
         if fails:

@@ -103,7 +103,7 @@ def profiled(settings: Settings) -> Settings:
 
 def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings) -> None:
     """Of 400 / 300 and 600 / 350 of the work alone for its energy, each with 10 % on both sides."""
-    offer, made = better(running(EQUAL, min_speed=0.5), (None, None), (), HERE, profiled)
+    offer, made = better(running(EQUAL, min_speed=0.5), (), HERE, profiled)
     assert (offer.split, offer.refused) == ("30/70", None)
     assert offer.text == "29 % more work per joule (5 to 57)"
     assert made and made.forecast  # noqa: PT018 both narrow the types
@@ -127,7 +127,7 @@ def test_jobs_stay_as_they_are_for_a_reason(
 ) -> None:
     if pair.split == NEAR:
         use(model({BEST: (0.6, 0.9, 350.0), NEAR: (0.5, 0.6, 300.0)}))
-    offer, made = better(pair, (None, None), (), HERE, profiled)
+    offer, made = better(pair, (), HERE, profiled)
     assert (made, (offer.refused or "")[: len(said)]) == (None, said)
 
 
@@ -137,9 +137,9 @@ def test_what_a_launch_has_seen_of_its_jobs_may_speak_for_another_split(
     """Nothing of it is in the store yet."""
     use(model({BEST: (0.55, 0.7, 320.0), EQUAL: (0.5, 0.6, 300.0)}))
     pair = running(EQUAL)
-    assert better(pair, (None, None), (), HERE, profiled)[1] is None
+    assert better(pair, (), HERE, profiled)[1] is None
     seen = launch(gpu_uuid=UUID, rate_1=25.0, rate_2=30.0, power_w=300.0)
-    offer, made = better(pair, (None, None), [seen], HERE, profiled)
+    offer, made = better(pair, [seen], HERE, profiled)
     assert (made and made.split, offer.refused) == (BEST, None)
 
 
@@ -155,7 +155,7 @@ def test_who_is_left_under_a_limit_is_offered_the_whole_gpu(
     split: Split, said: str, profiled: Settings
 ) -> None:
     """At 30 % it draws 190 W for 0.3 of the rate, on the whole GPU 400 W for all of it."""
-    offer, made = better(running(split), (None,), (), HERE, profiled)
+    offer, made = better(running(split), (), HERE, profiled)
     assert (offer.refused or offer.text).startswith(said)
     assert (made and made.split) == (None if offer.refused else Split((100.0,)))
 
