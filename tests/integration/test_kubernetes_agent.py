@@ -235,7 +235,7 @@ ALLOWED = {
 def test_a_pod_alone_on_a_gpu_is_kept_as_watched(node: Node, service: Served) -> None:
     """Under the name of its annotation, while it still runs."""
     node.run_pod(A, "lonely", "100")
-    with Client(service.url, service.token("test", "read")) as client:
+    with Client(service.url, service.token("alone", "read")) as client:
         eventually(lambda: any(row.job == "lonely" for row in client.jobs()))
         [point] = client.profile("lonely").points
     assert (point.flags, point.share_percent, point.host) == (("seen",), 100, NODE)
