@@ -76,7 +76,8 @@ def audit(
 ) -> None:
     """Say what sharing would give a cluster, from the metrics that it has already.
 
-    Reads only. What ended early goes on with the same command.
+    Changes no job, and keeps what it sees of each for advice. What ended early goes on with the
+    same command.
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """

@@ -161,12 +161,6 @@ def _no_name(text: str) -> InputError:
     )
 
 
-_BEFORE = re.compile(
-    r"^((srun|exec|time|nohup|[A-Za-z_]\w*=\S*|-[ABCDGJLMNSTWcdeiomnprtwx]\s+\S+|-\S+)\s+)+"
-)
-"""What stands before a program and says how it is started: srun, its options, variables."""
-
-
 def command_of_script(text: str) -> list[str]:
     """The words of the last program that a batch script runs, as its process has them.
 
@@ -181,11 +175,15 @@ def command_of_script(text: str) -> list[str]:
         (ValueError, IndexError), "its script runs nothing that can be told from it"
     ):
         runs = [line for line in lines if re.search(r"^srun\b|\bpython|\.py\b", line)] or lines
-        # Up to where its output goes.
-        program, *words = shlex.split(
-            re.split(r"\s*[0-9]?[<>|;&]", _BEFORE.sub("", runs[-1], count=1))[0]
+        # Without srun, its options and variables, which say how a program is started.
+        program = re.sub(
+            r"^((srun|exec|time|nohup|[A-Za-z_]\w*=\S*|-[ABCDGJLMNSTWcdeiomnprtwx]\s+\S+|-\S+)\s+)+",
+            "",
+            runs[-1],
         )
-    return [program, *words]
+        # Up to where its output goes.
+        first, *words = shlex.split(re.split(r"\s*[0-9]?[<>|;&]", program)[0])
+    return [first, *words]
 
 
 WHOLE = 100
