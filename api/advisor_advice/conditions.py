@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from operator import attrgetter
@@ -326,12 +326,8 @@ class Conditions:
             else p
             for p in profiles
         )
-        # What these very jobs did is among the windows.
-        asked = tuple(sorted(p.job for p in profiles))
-        profiles = tuple(
-            narrowed_by(p, [one for one in self.hours if one.observation.jobs != asked])
-            for p in profiles
-        )
+        hours = self._hours(profiles)
+        profiles = tuple(narrowed_by(p, hours) for p in profiles)
         if self._is_used(profiles) and self.factor:
             predictor = CardPredictor(predictor, profiles, self.factor)
             profiles = predictor.brought(profiles)
@@ -377,6 +373,15 @@ class Conditions:
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
+        beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
+        for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
+            yield f"of {job} also {beside[job]} launches beside profiled jobs tell"
+
+    def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
+        """Those on their GPU model; what these very jobs did is among the windows."""
+        model, asked = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
+        seen = [(one, one.observation) for one in self.hours]
+        return [one for one, of in seen if of.gpu_model == model and of.jobs != asked]
 
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""

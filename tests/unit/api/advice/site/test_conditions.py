@@ -135,7 +135,9 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
             if other:
                 store.add([beside(truth, other, share, number)])
             seen = experience_of(store, model(), never, settings.home)
-            applied = seen.conditions(CARD, None, store).applied
+            given = seen.conditions(CARD, None, store)
+            applied, said = given.applied, f"of s also {number} launches beside profiled jobs tell"
+            assert [*given.warnings(asked)] == ([said] if number else [])
             _, (found, *others) = applied(model(), asked)
             narrower.append(found)
             assert tuple(others) == asked[1:]
