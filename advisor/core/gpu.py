@@ -530,6 +530,9 @@ _LOW = ":low"
 _SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
 
+ALL_GPUS = -1
+"""In the place of a number of a GPU, of a job that holds all of the set."""
+
 T = TypeVar("T")
 
 
@@ -541,6 +544,8 @@ class Split:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.
         sharing: How the jobs use the GPU.
         below_normal: Places of the jobs that run below normal priority under MPS, ascending.
+        gpus: Beside a job of several GPUs, the GPU of each other job, from 0, and `ALL_GPUS` of
+            that job itself; empty: all jobs share one GPU.
 
     Raises:
         InputError: no share, or one that the driver would take as no limit.
@@ -549,6 +554,7 @@ class Split:
     shares: tuple[float, ...]
     sharing: Sharing = "limited"
     below_normal: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.shares:

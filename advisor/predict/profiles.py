@@ -186,6 +186,8 @@ class Profile:
         kernels: Its kernels on the whole GPU; None: not known.
         doubt: Standard deviations of the logarithms of rate and power over the shares, shape
             (2, shares), where they were estimated; None: they were measured.
+        gpus: How many GPUs the job holds; `values`, powers and memory are then of one of them, the
+            mean of all.
     """
 
     job: str
@@ -208,6 +210,7 @@ class Profile:
     in_bursts: bool = False
     kernels: Kernels | None = None
     doubt: Floats | None = None
+    gpus: int = 1
 
     def doubt_at(self, shares: Floats) -> Floats:
         """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
@@ -245,8 +248,8 @@ class Profile:
 
     @property
     def whole_gpu_power_w(self) -> float:
-        """Power at 100 %."""
-        return float(self.values["power_w"][-1])
+        """Power at 100 %, of all GPUs that the job holds."""
+        return self.gpus * float(self.values["power_w"][-1])
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:
