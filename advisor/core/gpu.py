@@ -93,6 +93,12 @@ CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, 
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
+ALL_GPUS = -1
+"""In the place of a number of a GPU, of a job that holds all of the set."""
+
+MOST_GPUS = 2
+"""Of one job that others share."""
+
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(mib|gib|gb)?\s*", re.IGNORECASE)
 
 _UNITS_MIB: Mapping[str, float] = MappingProxyType({"mib": 1.0, "gib": 1024.0, "gb": 1e9 / 2**20})
@@ -107,6 +113,7 @@ class Gpu:
         power_limit_w: Enforced.
         compute_mode: NVIDIA compute mode, such as "default" or "exclusive-process".
         beside: UUIDs of the other GPUs of its host, where they are known.
+        others: GPUs that are used with it, where a job holds several.
     """
 
     uuid: str
@@ -120,6 +127,17 @@ class Gpu:
     compute_mode: str | None = None
     mig: bool | None = None
     beside: tuple[str, ...] = ()
+    others: tuple["Gpu", ...] = ()
+
+    @property
+    def each(self) -> tuple["Gpu", ...]:
+        """It, and those that are used with it."""
+        return self, *self.others
+
+
+def visible(gpus: Iterable[Gpu]) -> str:
+    """What `CUDA_VISIBLE_DEVICES` is to a process that may use these."""
+    return ",".join(gpu.uuid for gpu in gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +150,21 @@ class Share:
             do not overlap; MPS chooses the SMs itself.
         memory_mib: Most memory that a process may take under MPS; None: all that there is.
         below_normal: Kernels of other clients of MPS go before its own.
+        gpu: Number of its GPU among `Gpu.each`; `ALL_GPUS`: as much of each.
     """
 
     percent: float
     upper: bool = False
     memory_mib: int | None = None
     below_normal: bool = False
+    gpu: int = ALL_GPUS
 
     def __post_init__(self) -> None:
         _check_percent(self.percent)
+
+    def of(self, gpu: Gpu) -> tuple[Gpu, ...]:
+        """Those of the GPUs that it is a share of."""
+        return gpu.each if self.gpu == ALL_GPUS else (gpu.each[self.gpu],)
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
@@ -385,8 +409,10 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     return percent
 
 
-def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
-    """Variables that hold a process to its share; which GPU it sees is for others to say.
+def share_environment(
+    share: Share, units_total: int | None, vendor: Vendor, gpus: int = 1
+) -> dict[str, str]:
+    """Variables that hold a process to its share of so many GPUs; others say which it sees.
 
     NVIDIA's driver counts by itself and needs no number of units.
 
@@ -394,8 +420,9 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
     """
     if vendor == "nvidia":
-        # By number: a client sees no other GPU than the one that it is to have.
-        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
+        # By number: a client sees no other GPU than those that it is to have.
+        each = ",".join(f"{number}={share.memory_mib}M" for number in range(gpus))
+        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: each}
         return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
     if units_total is None:
         raise InputError(
@@ -529,9 +556,6 @@ _WORDS: tuple[Sharing, ...] = SHARINGS[1:]
 _LOW = ":low"
 _SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
-
-ALL_GPUS = -1
-"""In the place of a number of a GPU, of a job that holds all of the set."""
 
 T = TypeVar("T")
 

@@ -310,6 +310,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
         kernels=probed_kernels(usable),
+        gpus=newest.gpus or 1,
     )
 
 
@@ -326,7 +327,12 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         shares.setdefault(point.share_percent, []).append(point)
     found: dict[tuple[str, str], Profile] = {}
     for key, shares in sorted(groups.items()):
-        best = {share: _undoubted(filter(is_usable, group)) for share, group in shares.items()}
+        # A job that holds another number of GPUs than before is another one.
+        held = max((p for group in shares.values() for p in group), key=lambda p: p.started_at).gpus
+        best = {
+            share: _undoubted(p for p in group if is_usable(p) and p.gpus == held)
+            for share, group in shares.items()
+        }
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)

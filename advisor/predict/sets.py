@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, WHOLE, Split
+from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, MOST_GPUS, WHOLE, Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
 from advisor.errors import InputError
@@ -555,10 +555,6 @@ def _on_gpus(
     longer = np.max([np.where(card.share > 0, TAILS.longer(card), 0) for card in cards], axis=0)
     power = np.asarray(watts), job.gpus * limit_w
     return _with_bounds(profiles, splits, alone, (could, classes, longer), power)
-
-
-MOST_GPUS = 2
-"""Of one job that others share."""
 
 
 def _later_of_two(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:

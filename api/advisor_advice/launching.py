@@ -22,7 +22,7 @@ from advisor.core.gpu import (
     units_for_share,
     vendor_of,
 )
-from advisor.core.job import Job
+from advisor.core.job import Job, check_one_gpu
 from advisor.core.records import SETTLE_S
 from advisor.core.wording import count_of, counted
 from advisor.errors import InputError, NoSplitError
@@ -373,6 +373,7 @@ def frozen(name: str, settings: Settings) -> Job:
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
     job = find_job(name, settings.jobs_dir, again=True)
+    check_one_gpu(name, job.gpus)
     if job.workdir and not job.workdir.is_dir():
         raise InputError(
             f"the workdir of {name}, {job.workdir}, does not exist",
