@@ -554,7 +554,7 @@ ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
 
 _WORDS: tuple[Sharing, ...] = SHARINGS[1:]
 _LOW = ":low"
-_SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?"
+_SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?(?:@[0-9])?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
 
 T = TypeVar("T")
@@ -587,9 +587,11 @@ class Split:
             _check_percent(share)
 
     def __str__(self) -> str:
-        if not (self.is_limited or self.below_normal):
+        if not (self.is_limited or self.below_normal or self.gpus):
             return self.sharing
-        return "/".join(f"{share:g}{_LOW if low else ''}" for share, low in self.seats)
+        at = ["" if gpu == ALL_GPUS else f"@{gpu}" for gpu in self.gpus] or [""] * len(self.shares)
+        seats = zip(self.seats, at, strict=True)
+        return "/".join(f"{share:g}{_LOW if low else ''}{on}" for (share, low), on in seats)
 
     @property
     def is_limited(self) -> bool:
@@ -602,6 +604,16 @@ class Split:
         return tuple((share, n in self.below_normal) for n, share in enumerate(self.shares))
 
     @property
+    def each_gpu(self) -> tuple[tuple[int, ...], ...]:
+        """Places of the jobs on each GPU that it names; all on one where it names none."""
+        numbers = range(max(self.gpus) + 1) if self.gpus else ()
+        places = (
+            tuple(n for n, gpu in enumerate(self.gpus) if gpu in (number, ALL_GPUS))
+            for number in numbers
+        )
+        return tuple(places) or (tuple(range(len(self.shares))),)
+
+    @property
     def gap_percent(self) -> float:
         """Largest less smallest share: 0 where all jobs get the same."""
         return max(self.shares) - min(self.shares)
@@ -609,7 +621,8 @@ class Split:
     def ordered(self, order: Sequence[int]) -> "Split":
         """The same with the jobs in another order: which of the present ones stands where."""
         low = tuple(n for n, seat in enumerate(order) if seat in self.below_normal)
-        return Split(tuple(self.shares[n] for n in order), self.sharing, low)
+        gpus = tuple(self.gpus[n] for n in order if self.gpus)
+        return Split(tuple(self.shares[n] for n in order), self.sharing, low, gpus)
 
     def joined_by(self, share_percent: float) -> "Split":
         """With one more job, the last, at normal priority."""
@@ -631,10 +644,11 @@ NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 
 """10/90, 20/80 .. 90/10."""
 
 
-def parse_split(text: str, jobs: int = 2) -> Split:
+def parse_split(text: str, jobs: int = 2, *, gpus: int = 1) -> Split:
     """The split that a text stands for.
 
-    How many jobs share only words need to be told; percentages say it themselves.
+    How many jobs share only words need to be told; percentages say it themselves. Of several GPUs
+    `@1` behind a share is the number of the job's.
 
     Raises:
         InputError: it stands for none, or for a priority that is none; the message says how to
@@ -650,7 +664,8 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
             f"{_WORDS[-1]}",
         )
-    seats = [seat.strip() for seat in text.split("/")]
+    seats, _, numbers = zip(*(seat.strip().partition("@") for seat in text.split("/")), strict=True)
+    on = tuple(int(number) if number else ALL_GPUS for number in numbers)
     shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
     low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
     if any(not 0 < share <= WHOLE for share in shares):
@@ -659,12 +674,19 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             why="the driver takes 0 and percentages above 100 as no limit at all",
             fix="give shares above 0 and at most 100 %",
         )
+    if any(numbers) and not (gpus > 1 and max(on) < gpus):
+        raise InputError(
+            f"{text!r} names GPU {max(on)} of {gpus}",
+            fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
+            "several, from 0",
+        )
     if len(low) == len(shares):
         raise InputError(
             "all jobs below normal priority wait for each other as all at normal priority do",
             fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
         )
-    return Split(shares, "uncapped" if all(share == WHOLE for share in shares) else "limited", low)
+    sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
+    return Split(shares, sharing, low, on if any(numbers) else ())
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
@@ -693,7 +715,12 @@ def split_shares(split: Split) -> tuple[Share, ...]:
     """
     limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
     return tuple(
-        Share(percent, upper=n in limited[1:] and n == limited[-1], below_normal=low)
+        Share(
+            percent,
+            upper=n in limited[1:] and n == limited[-1],
+            below_normal=low,
+            gpu=split.gpus[n] if split.gpus else ALL_GPUS,
+        )
         for n, (percent, low) in enumerate(split.seats)
     )
 
@@ -732,11 +759,16 @@ def split_environments(
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
     """
     check_masks(split, vendor)
+    every = ",".join(map(str, range(MOST_GPUS)))
+    seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in split.gpus]
     return tuple(
-        share_environment(share, units_total, vendor)
-        if share.percent < WHOLE
-        else dict(BELOW_NORMAL if share.below_normal else {})
-        for share in split_shares(split)
+        (
+            share_environment(share, units_total, vendor)
+            if share.percent < WHOLE
+            else dict(BELOW_NORMAL if share.below_normal else {})
+        )
+        | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
+        for job, share in enumerate(split_shares(split))
     )
 
 

@@ -263,6 +263,11 @@ class Profile:
         )
 
 
+def hold_several(profiles: Iterable[Profile]) -> bool:
+    """Whether one of the jobs holds several GPUs."""
+    return any(profile.gpus > 1 for profile in profiles)
+
+
 def make_profile(points: Iterable[SoloPoint]) -> Profile:
     """The profile of one job on one GPU model; medians where a share was measured repeatedly.
 

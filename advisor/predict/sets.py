@@ -34,7 +34,13 @@ from advisor.predict.predictions import (
     solo_of,
     with_doubt,
 )
-from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
+from advisor.predict.profiles import (
+    Floats,
+    Profile,
+    hold_several,
+    kind_of,
+    relative_capacity,
+)
 
 SERVER_HOLD_S = 20e-6
 """Time for which a kernel of a server keeps others off, where not measured: the median of those
@@ -438,7 +444,7 @@ class SetPredictor:
             InputError: a share lies outside a profile.
         """
         alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
-        if any(profile.gpus > 1 for profile in profiles):
+        if hold_several(profiles):
             return _on_gpus(profiles, splits, alone)
         in_turns = np.array([split.sharing == "time-sliced" for split in splits])
         classes, could = np.where(in_turns, SLICED, alone.classes), alone.could
@@ -541,9 +547,14 @@ def _on_gpus(
             )
     seats = np.array([split.gpus or (ALL_GPUS,) * len(profiles) for split in splits]).T
     cards = [alone.where((seats == gpu) | (seats == ALL_GPUS)) for gpu in range(job.gpus)]
-    part = 1 / _later_of_two(*(card.lasting(rank, job.whole_gpu_rate) for card in cards))
-    cards = [card.slowed(rank, part) for card in cards]
-    could = np.max([card.could for card in cards], axis=0)
+    lasting = [card.lasting(rank, job.whole_gpu_rate) for card in cards]
+    part = 1 / _later_of_two(*lasting)
+    # It makes that part of its kernels, whether it waits for gradients or for neighbours.
+    made = alone.made.copy()
+    made[rank] *= part
+    cards = [c.slowed(rank, part, part * own) for c, (own, _) in zip(cards, lasting, strict=True)]
+    could = np.max([replace(c, made=np.where(c.share > 0, made, 0.0)).could for c in cards], axis=0)
+    could[rank] = alone.rate[rank] * part
     speeds, limit_w = np.minimum(could, alone.rate), _limit_w(profiles)
     watts = sum(
         power_w(
@@ -578,6 +589,7 @@ def is_by_physics(split: Split) -> bool:
     (docs/measurements/sets.md).
     """
     of_model = len(split.shares) == ADVISED_JOBS and split.is_limited and not split.below_normal
+    of_model &= not split.gpus
     return not of_model or not _are_apart(split.shares)
 
 
@@ -595,8 +607,9 @@ class AnyWay:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
         serves = any(profile.serving for profile in profiles)
-        of_pairs = [split for split in splits if not is_by_physics(split)]
-        of_sets = [split for split in splits if serves or is_by_physics(split)]
+        several = hold_several(profiles)
+        of_pairs = [s for s in splits if not (several or is_by_physics(s))]
+        of_sets = [s for s in splits if several or serves or is_by_physics(s)]
         both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
         found = joined(splits, *parts)
@@ -645,13 +658,20 @@ class JobsAlone:
         kept = {f.name: np.where(seated, getattr(self, f.name), 0.0) for f in fields(self)}
         return JobsAlone(**kept)
 
-    def slowed(self, row: int, part: Floats) -> "JobsAlone":
-        """Where one does such a part of its work alone, (ways,), and waits the rest of the time."""
-        part = np.where(np.arange(len(self.share))[:, None] == row, part, 1.0)
-        names = "rate", "reach", "sm", "dram", "made"
-        scaled = {name: getattr(self, name) * part for name in names}
+    def slowed(self, row: int, part: Floats, busy: Floats) -> "JobsAlone":
+        """Where one does such a part of its work alone, and waits for another GPU but `busy`.
+
+        Both of shape (ways,), for each 1 of its work and of the time.
+        """
+        is_it = np.arange(len(self.share))[:, None] == row
+        part, busy = np.where(is_it, part, 1.0), np.where(is_it, np.minimum(busy, 1.0), 1.0)
         over_w = np.maximum(0.0, self.power_w - self.idle_w)
-        return replace(self, power_w=self.power_w - (1 - part) * over_w, **scaled)
+        return replace(
+            self,
+            power_w=self.power_w - (1 - part) * over_w,
+            **{name: getattr(self, name) * part for name in ("rate", "reach")},
+            **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
+        )
 
     def lasting(self, row: int, whole_rate: float) -> tuple[Floats, Floats]:
         """Seconds of a unit of one of them for each 1 alone at its share, and their variance.
