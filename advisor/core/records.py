@@ -309,6 +309,8 @@ BACKLOG = "backlog"
 
 SEEN = "seen"
 
+SEVERAL_GPUS = "several-gpus"
+
 GPUS_DIFFER, GPUS_ALIKE = "gpus-differ", 0.1
 """From such a part of the mean power on GPUs of one job are not alike."""
 
@@ -350,6 +352,7 @@ FLAGS: dict[str, str] = {
     "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
     GPUS_DIFFER: "the GPUs of a job of several drew more than a tenth of their mean power more or "
     "less than each other",
+    SEVERAL_GPUS: "a job of a launch held several GPUs: such a launch teaches nothing yet",
     SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
@@ -373,6 +376,7 @@ DOUBTFUL = WRONG | {
     FOREIGN_HOST,
     HEAT,
     BACKLOG,
+    SEVERAL_GPUS,
     "other-demand",
     "not-settled",
     "counter-mismatch",

@@ -399,13 +399,15 @@ def strangers(gpu: Gpu) -> list[int]:
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 
-def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> TelemetrySource:
-    """Telemetry of a GPU, or the mean of several; None: the vendor's own library."""
+def open_source(
+    gpu: Gpu, name: SourceName | None, settings: Settings, *, summed: bool = False
+) -> TelemetrySource:
+    """Telemetry of a GPU, or the mean or sum of several; None: the vendor's own library."""
     if gpu.others:
         each = list[TelemetrySource]()
         with undone_by(lambda: [source.close() for source in each]):
             each.extend(open_source(replace(g, others=()), name, settings) for g in gpu.each)
-        return SeveralGpus(each)
+        return SeveralGpus(each, summed=summed)
     match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
         case "nvml":
             return nvml.NvmlSource(gpu.uuid)
