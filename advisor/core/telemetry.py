@@ -159,20 +159,16 @@ class SeveralGpus:
 
     def read(self, names: Collection[str]) -> Readings:
         """None where one of them has none."""
-        read = {POWER_GPU if name == POWER_SPREAD else name for name in names}
-        each = [source.read(read) for source in self._sources]
-        found = {name: self._of_all(name, [of[name] for of in each]) for name in read}
-        watts = [of.get(POWER_GPU) for of in each]
-        known = [own for own in watts if own is not None]
-        found[POWER_SPREAD] = max(known) - min(known) if len(known) == len(watts) else None
-        return {name: found[name] for name in names}
+        asked = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
+        each = [source.read({*asked.values()}) for source in self._sources]
+        return {name: self._of_all(name, [of[own] for of in each]) for name, own in asked.items()}
 
     def _of_all(self, name: str, values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             return None
-        if name == MEMORY_USED:
-            return max(known)
+        if name in (MEMORY_USED, POWER_SPREAD):
+            return max(known) - (min(known) if name == POWER_SPREAD else 0.0)
         return sum(known) / (1 if name in self._summed else len(known))
 
     def throttle_reasons(self) -> tuple[str, ...] | None:

@@ -530,21 +530,15 @@ def _on_gpus(
     """
     [rank, *more] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
     job = profiles[rank]
-    if more or job.gpus > MOST_GPUS or any(s.below_normal for s in splits):
+    wrong = [s for s in splits if s.sharing == "time-sliced" or s.below_normal]
+    wrong += [s for s in splits if s.sharing != "exclusive" and not s.gpus]
+    if more or wrong or job.gpus > MOST_GPUS:
         raise InputError(
-            f"{job.job} holds {job.gpus} GPUs beside {len(more)} other jobs of several",
-            why=f"sets of one job of {MOST_GPUS} GPUs, at normal priority, are what can be said",
-            fix="leave the others out",
+            f"{', '.join(map(str, wrong)) or 'this'} is not known of {job.job} on {job.gpus} GPUs",
+            why=f"sets of one job of {MOST_GPUS} GPUs under MPS are known, with a GPU for each "
+            "neighbour; ranks that get turns at different times wait for each other",
+            fix="name the GPU of each neighbour, such as 100/100@0/100@1",
         )
-    is_apart = np.array([split.sharing == "exclusive" for split in splits])
-    for split in splits:
-        if split.sharing == "time-sliced" or not (split.gpus or split.sharing == "exclusive"):
-            raise InputError(
-                f"{split} does not say how jobs share {job.gpus} GPUs",
-                why="ranks that get turns at different times wait for each other; else each "
-                "neighbour needs a GPU",
-                fix="share under MPS, and name the GPU of each, such as 100/100@0/100@1",
-            )
     seats = np.array([split.gpus or (ALL_GPUS,) * len(profiles) for split in splits]).T
     cards = [alone.where((seats == gpu) | (seats == ALL_GPUS)) for gpu in range(job.gpus)]
     lasting = [card.lasting(rank, job.whole_gpu_rate) for card in cards]
@@ -557,9 +551,7 @@ def _on_gpus(
     could[rank] = alone.rate[rank] * part
     speeds, limit_w = np.minimum(could, alone.rate), _limit_w(profiles)
     watts = sum(
-        power_w(
-            card.kept(speeds), card.power_w, card.idle_w, limit_w, card.saved(), in_turns=is_apart
-        )
+        power_w(card.kept(speeds), card.power_w, card.idle_w, limit_w, card.saved(), in_turns=False)
         for card in cards
     )
     classes = np.max([np.where(card.share > 0, card.classes, 0) for card in cards], axis=0)
