@@ -533,8 +533,9 @@ def _on_gpus(
     wrong = [s for s in splits if s.sharing == "time-sliced" or s.below_normal]
     wrong += [s for s in splits if s.sharing != "exclusive" and not s.gpus]
     if more or wrong or job.gpus > MOST_GPUS:
+        what = ", ".join(map(str, wrong)) or "a set of so many"
         raise InputError(
-            f"{', '.join(map(str, wrong)) or 'this'} is not known of {job.job} on {job.gpus} GPUs",
+            f"{what} is not known of {job.job}, which holds {job.gpus} GPUs",
             why=f"sets of one job of {MOST_GPUS} GPUs under MPS are known, with a GPU for each "
             "neighbour; ranks that get turns at different times wait for each other",
             fix="name the GPU of each neighbour, such as 100/100@0/100@1",

@@ -342,7 +342,8 @@ def _isolated(r: Decision) -> str:
 
 def launch_command(r: Decision, way: RatedSplit) -> str:
     """The command that runs the jobs so."""
-    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}"
+    gpus = " --gpu 0,1" if way.split.gpus else ""
+    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}{gpus}"
 
 
 def ways_not_taken(r: Decision) -> Iterator[str]:

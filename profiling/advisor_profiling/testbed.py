@@ -345,7 +345,8 @@ def find_gpus(names: str) -> Gpu:
     found = [first, *others]
     if len({gpu.uuid for gpu in found}) < len(found) or len(found) > MOST_GPUS:
         raise InputError(
-            f"{names} names {len({gpu.uuid for gpu in found})} GPUs", fix="name one, or two different ones"
+            f"{names} names {len({gpu.uuid for gpu in found})} GPUs",
+            fix="name one, or two different ones",
         )
     if others and ({gpu.model for gpu in found} != {first.model} or first.vendor != "nvidia"):
         models = ", ".join(dict.fromkeys(gpu.model for gpu in found))
