@@ -536,13 +536,12 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
     check_limits(request, profiles)
     check_jobs_fit(profiles, request.memory_mib)
-    given = {"a power limit": request.max_power_w, "work": request.work, "fine": request.fine}
-    given["isolation"] = request.isolate
     several = [profile.job for profile in profiles if profile.gpus > 1]
-    if len(several) > 1 or (several and any(given.values())):
-        what = ", ".join(name for name, value in given.items() if value) or "another such job"
+    wishes = "max_power_w", "work", "fine", "isolate"
+    given = [name for name in wishes if several and getattr(request, name)] + several[1:]
+    if given:
         raise InputError(
-            f"{several[0]}, which holds several GPUs, cannot be advised with {what} yet",
+            f"{several[0]}, which holds several GPUs, cannot be advised with {given[0]} yet",
             why="one such job with neighbours on each GPU, under MPS, is what can be said",
             fix="leave that out",
         )

@@ -86,7 +86,7 @@ class Rules:
             help="Of the job that joins, percent; if not given, the best beside the rest",
         ),
     ] = None
-    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0"
+    gpu: Annotated[str, typer.Option(help="Index or UUID; 0,1 for a job that holds two GPUs")] = "0"
     objective: ObjectiveOption = None
     allow_unsafe: AllowUnsafe = False
     stop_on_wrong_results: Annotated[

@@ -342,18 +342,13 @@ def find_gpus(names: str) -> Gpu:
             NVIDIA's of one model.
     """
     first, *others = [find_gpu(name.strip()) for name in names.split(",")]
-    found = [first, *others]
-    if len({gpu.uuid for gpu in found}) < len(found) or len(found) > MOST_GPUS:
+    alike = [gpu for gpu in others if (gpu.model, gpu.vendor) == (first.model, "nvidia")]
+    different = {first.uuid, *(gpu.uuid for gpu in alike)}
+    if not len(others) < len(different) <= MOST_GPUS:
         raise InputError(
-            f"{names} names {len({gpu.uuid for gpu in found})} GPUs",
-            fix="name one, or two different ones",
-        )
-    if others and ({gpu.model for gpu in found} != {first.model} or first.vendor != "nvidia"):
-        models = ", ".join(dict.fromkeys(gpu.model for gpu in found))
-        raise InputError(
-            f"a job of several GPUs cannot be measured on {models}",
+            f"no job holds {', '.join(f'{gpu.index} ({gpu.model})' for gpu in (first, *others))}",
             why="its ranks wait for each other, and share each GPU under MPS",
-            fix="name NVIDIA GPUs of one model",
+            fix=f"name one GPU, or {MOST_GPUS} different NVIDIA GPUs of one model: --gpu 0,1",
         )
     return replace(first, others=tuple(others))
 
