@@ -21,6 +21,7 @@ from advisor.core.records import (
     JUDGE_S,
     KEPT_S,
     LIMIT_BROKEN,
+    SEVERAL_GPUS,
     TOO_FAST,
     TOO_SLOW,
     Observation,
@@ -104,17 +105,19 @@ def _of_stretch(
     forecast = monitor.forecasts.get(stretch.numbers)
     known = [monitor.pair.parts[n] for n in stretch.numbers]
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
+    held = max(job.gpus for job in monitor.pair.jobs)
     is_foreign = not monitor.account.foreign().keys().isdisjoint(stretch.numbers)
     found = (
         *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
         *sorted(stretch.flags),
+        *((SEVERAL_GPUS,) if held > 1 else ()),
         *((FOREIGN_HOST,) if is_foreign else ()),
     )
     return observed(
         gpu,
         _parts(monitor, stretch, forecast),
         [part.share_rate for part in known],
-        min(idle, default=None),
+        held * min(idle) if idle else None,
         found,
         launch_id=launch_id,
         stretch=number,
@@ -465,7 +468,8 @@ class Keeper:
             begun += timedelta(seconds=stretch.overlap_s)
             rate, seen_s = monitor.jobs[n].rest.rate(), account.rest_s
             power_w = account.rest_energy_j and account.rest_energy_j / seen_s
-        is_sound = not (len(others) > 1 or stretch.flags or monitor.is_void or account.foreign())
+        several = len(others) > 1 or any(job.gpus > 1 for job in monitor.pair.jobs)
+        is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
         if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
             part = monitor.pair.parts[n]
             yield seen_point(

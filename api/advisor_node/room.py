@@ -390,7 +390,7 @@ class ReferenceCache:
 
 def reference_of(points: Iterable[SoloPoint]) -> Reference:
     """The reference in the points of one job on one GPU model."""
-    read = [p for p in points if is_usable(p) and not DOUBTFUL & set(p.flags)]
+    read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
     counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
     # What was seen on any host goes behind a profile, as elsewhere.
     good = [point for point in counted if SEEN not in point.flags] or counted
