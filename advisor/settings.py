@@ -147,8 +147,7 @@ class Settings:
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
         # A job that speaks to systemd would speak for the service.
-        of_systemd = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
-        left_out = (*LIMIT_VARIABLES, *SECRETS, *of_systemd)
+        left_out = (*LIMIT_VARIABLES, *SECRETS, "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 

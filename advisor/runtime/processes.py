@@ -308,8 +308,7 @@ def available_cores() -> list[int]:
 def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[frozenset[int]]:
     """The logical cores that this process may use, grouped by physical core."""
     allowed = set(available_cores())
-    groups = {frozenset(_siblings(topology, core) & allowed) for core in allowed}
-    return sorted(groups, key=min)
+    return sorted({frozenset(_siblings(topology, core) & allowed) for core in allowed}, key=min)
 
 
 def _siblings(topology: Path, core: int) -> set[int]:

@@ -174,8 +174,7 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
         except ValueError as error:
             raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
-    type_line = rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode())
-    told = re.search(type_line, page, re.MULTILINE)
+    told = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
     is_other = told is not None and told[1] not in (b"histogram", b"untyped", b"unknown")
     if kinds - {"histogram", "unknown"} or is_other:
         raise JobError(f"{histogram.name} is no histogram")
@@ -269,8 +268,7 @@ class PageMirror:
         if high_s == math.inf:
             low_s = high_s = low_s * LATENCY_STEP
         for first, after in pairwise([*range(known, now, 1 + (now - known) // _PLACES), now]):
-            place_s = low_s + (high_s - low_s) * (first * _GOLDEN % 1)
-            self._progress.took(place_s, after - first)
+            self._progress.took(low_s + (high_s - low_s) * (first * _GOLDEN % 1), after - first)
 
 
 def _differences(counts: list[int]) -> list[int]:

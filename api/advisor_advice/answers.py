@@ -203,10 +203,9 @@ class KnownSet:
 
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
-        numbers = range(ADVISED_JOBS, len(found.profiles) + 1)
         sets = [
             known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
-            for number in numbers
+            for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
         counted = replicas((one.outlook for one in sets), request)
         decided = zip(sets, counted.decisions, strict=False)

@@ -162,7 +162,7 @@ def criteria_of(
     profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
-    criteria = Request(
+    return profile_set, Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         max_p99_ms=promised_ms | asked_ms,
@@ -170,7 +170,6 @@ def criteria_of(
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
     )
-    return profile_set, criteria
 
 
 def with_forecast(

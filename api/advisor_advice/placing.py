@@ -256,8 +256,7 @@ def _with_deadline(asked: PlacementRequest, request: Request, served: set[str]) 
     for job in asked.jobs:
         if job.job not in served:
             speed = check_deadline(job.job, job.work_s or WORK_S, asked.deadline_s)
-            told = least.get(job.job, request.policy.min_speed)
-            least[job.job] = max(speed, told)
+            least[job.job] = max(speed, least.get(job.job, request.policy.min_speed))
     return replace(request, min_speed=least)
 
 

@@ -243,14 +243,13 @@ def _planned_to_the_end(
         placing = make_placing(
             kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
         )
-        sets = Counter(solver.place(placing, time_limit_s=_PLAN_S).sets)
         found = [
             (
                 one.time_s,
                 tuple(kinds[kind].name for kind in one.kinds),
                 one.split or Split((WHOLE,)),
             )
-            for one in sets.elements()
+            for one in Counter(solver.place(placing, time_limit_s=_PLAN_S).sets).elements()
         ]
         filling = [one for one in found if any(fills(card.profiles[name]) for name in one[1])]
         light = tuple(name for one in found if one not in filling for name in one[1])

@@ -187,8 +187,7 @@ def _outcomes(sets: Iterable[SetKey], packers: Packers, world: int) -> dict[SetK
 
 
 def _outcome(one: PackedSet, speed: Floats, energy: Floats) -> Floats:
-    law = np.array(one.speeds)[:, None]
-    speeds = np.minimum(1.0, law * speed)
+    speeds = np.minimum(1.0, np.array(one.speeds)[:, None] * speed)
     # A slower server shows a longer tail; its floor is its demand.
     batch = np.array(one.lags)[:, None]
     stays = speeds >= np.array(one.floors)[:, None] * batch - 1e-9
@@ -410,8 +409,7 @@ class AuditTotals:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
-        held_j = sum(joules.get(state, 0.0) for state in HELD)
-        kwh = held_j / 3.6e6 if self.reads_power else None
+        kwh = sum(joules.get(state, 0.0) for state in HELD) / 3.6e6 if self.reads_power else None
         return Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -500,7 +498,6 @@ class AuditTotals:
     ) -> SeenJob:
         known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
-        sm_read = SM in self.hours.channels
         return SeenJob(
             basis="predicted" if known else "estimated",
             job=job.name,
@@ -513,7 +510,7 @@ class AuditTotals:
             activity_percent=active if read else None,
             spread=seen.spread,
             memory_mib=seen.memory_mib,
-            fills=active >= FILLS_PERCENT if read and sm_read else None,
+            fills=active >= FILLS_PERCENT if read and SM in self.hours.channels else None,
             is_server=seen.is_server,
             several_gpus=several,
             shared_hours=self.walked.shared.get(job, 0.0),
@@ -814,8 +811,7 @@ def _last(path: Path) -> Any:
 
 def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: Any) -> Watched:
     number, mean, squares = blocks
-    last = Owner(*owner) if owner else None
-    return Watched(owner=last, blocks=(number, mean, squares), **others)
+    return Watched(owner=Owner(*owner) if owner else None, blocks=(number, mean, squares), **others)
 
 
 _FEWEST_SLOTS = 96
@@ -867,7 +863,12 @@ def audit(
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
-    survey, hours = _surveyed(pages, wanted, on_progress)
+    survey, hours = Survey(known=wanted.known), Hours()
+    for page in range(len(pages.pages)):
+        segments = [*pages.segments(page)]
+        survey.add_page(segments)
+        hours.add_page(segments)
+        on_progress("finding jobs", page + 1, len(pages.pages))
     if not survey.seen:
         # Or the same command would tell the same again, whatever has begun since.
         for file in folder.iterdir():
@@ -885,7 +886,10 @@ def audit(
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
-    worlds = [*_told(_worlds_of(walk, wanted), on_progress)]
+    worlds = list[Packers]()
+    for world in _worlds_of(walk, wanted):
+        worlds.append(world)
+        on_progress("drawing ranges", len(worlds), WORLDS)
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
@@ -930,17 +934,6 @@ def _answer(
     )
 
 
-def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[Survey, Hours]:
-    """All jobs, and what the GPUs did."""
-    survey, hours = Survey(known=wanted.known), Hours()
-    for page in range(len(pages.pages)):
-        segments = [*pages.segments(page)]
-        survey.add_page(segments)
-        hours.add_page(segments)
-        on_progress("finding jobs", page + 1, len(pages.pages))
-    return survey, hours
-
-
 def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
@@ -949,8 +942,7 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     """
     found: set[SeenKind] = set()
     for one in read:
-        kind = survey.kind_of(one) if one.owner not in survey.several else None
-        if kind:
+        if kind := survey.kind_of(one):
             found.add(kind)
             survey.count(one, kind)
     # Of each GPU model, in a fixed order.
@@ -958,14 +950,6 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
     return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
-
-
-def _told(
-    worlds: Iterable[dict[str, Packer]], on_progress: TellProgress
-) -> Iterator[dict[str, Packer]]:
-    for number, world in enumerate(worlds, 1):
-        yield world
-        on_progress("drawing ranges", number, WORLDS)
 
 
 def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
@@ -1133,8 +1117,7 @@ class HostWatch:
 
     def _job_of(self, pid: int) -> Job:
         words = words_of(pid) or (name_of(pid) or "process",)
-        workdir = workdir_of(pid) or Path("/")
-        return seen_job(words, workdir, ProgressSettings(), self._jobs_dir)
+        return seen_job(words, workdir_of(pid) or Path("/"), ProgressSettings(), self._jobs_dir)
 
     def _name(self, pids: Sequence[int]) -> str:
         return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
@@ -1184,11 +1167,12 @@ class HostWatch:
         )
 
     def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
-        kind = survey.kind_of(one) if one.owner not in survey.several else None
+        kind = survey.kind_of(one)
         if kind is None:
             return None
         guess = survey.guesses([kind], self._wanted.head)
-        return interval(np.array([[_at_half(*guess(world))] for world in range(WORLDS)]))
+        rates = [(one.shares, one.values["rate"]) for n in range(WORLDS) for one in guess(n)]
+        return interval(np.array([[np.interp(HALF, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:
         """Let the driver go."""
@@ -1226,8 +1210,3 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _at_half(profile: Profile) -> float:
-    rates = profile.values["rate"]
-    return float(np.interp(HALF, profile.shares, rates) / rates[-1])

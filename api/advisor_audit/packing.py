@@ -232,8 +232,10 @@ class Survey:
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
     def kind_of(self, one: Segment) -> SeenKind | None:
-        """The kind of a segment; None: too little was read to say anything."""
-        if one.owner is None or POWER not in one.means or _activity_of(one) is None:
+        """The kind of a segment; None: too little was read, or its owner held several GPUs."""
+        if one.owner is None or one.owner in self.several:
+            return None
+        if POWER not in one.means or _activity_of(one) is None:
             return None
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:
@@ -316,21 +318,15 @@ def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
 
 def _held_several(segments: Iterable[Segment]) -> set[Owner]:
     """Owners that held two GPUs at the same time."""
-    spans: dict[Owner, list[tuple[float, float, str]]] = defaultdict(list)
-    for one in segments:
+    found = set[Owner]()
+    until: dict[Owner, dict[str, float]] = defaultdict(dict)  # when each last let go of each GPU
+    for one in sorted(segments, key=lambda one: one.begin_s):
         if one.owner:
-            spans[one.owner].append((one.begin_s, one.end_s, one.gpu))
-    return {owner for owner, of in spans.items() if _overlap(sorted(of))}
-
-
-def _overlap(spans: list[tuple[float, float, str]]) -> bool:
-    """Whether any time is covered by two GPUs."""
-    until: dict[str, float] = {}
-    for begin_s, end_s, gpu in spans:
-        if any(end > begin_s for other, end in until.items() if other != gpu):
-            return True
-        until[gpu] = end_s
-    return False
+            ends_s = until[one.owner]
+            if any(end_s > one.begin_s for gpu, end_s in ends_s.items() if gpu != one.gpu):
+                found.add(one.owner)
+            ends_s[one.gpu] = one.end_s
+    return found
 
 
 LEAST_GAIN = 0.03

@@ -203,10 +203,6 @@ class _Index:
         self.begins_s.append(min(times_s))
         self.ends_s.append(max(times_s))
 
-    def longest_s(self) -> float:
-        """Time that one line covers at most."""
-        return max(end - begin for begin, end in zip(self.begins_s, self.ends_s, strict=True))
-
 
 class SeriesFile:
     """The metrics of GPUs in a file; of it only places of lines are kept in memory.
@@ -238,7 +234,11 @@ class SeriesFile:
         begin_s = min(min(index.begins_s) for index in self._gpus.values())
         self.begin_s = step_s * (begin_s // step_s) - step_s
         self.end_s = max(max(index.ends_s) for index in self._gpus.values())
-        longest_s = max(map(_Index.longest_s, self._gpus.values()))
+        longest_s = max(
+            end - begin
+            for index in self._gpus.values()
+            for begin, end in zip(index.begins_s, index.ends_s, strict=True)
+        )
         # A long line is read once, not for each of many short pages.
         self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
         gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
@@ -579,7 +579,17 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
         session.auth = partial(_authorized, f"Bearer {token}")
-    _tls(session, config.get("tls_config") or {}, base)
+    tls = config.get("tls_config", {})
+    if tls.get("insecure_skip_verify"):
+        raise InputError(
+            "insecure_skip_verify is not done here",
+            why="whoever answers would get the token",
+            fix="name who signed the server's certificate: ca_file",
+        )
+    if ca := tls.get("ca_file"):
+        session.verify = str(base / ca)
+    if cert := tls.get("cert_file"):
+        session.cert = (str(base / cert), str(base / tls.get("key_file", cert)))
     return session
 
 
@@ -597,19 +607,6 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
     """As `auth` it goes before what a .netrc says, and to no other host."""
     request.headers["Authorization"] = value
     return request
-
-
-def _tls(session: requests.Session, given: Mapping[str, Any], base: Path) -> None:
-    if given.get("insecure_skip_verify"):
-        raise InputError(
-            "insecure_skip_verify is not done here",
-            why="whoever answers would get the token",
-            fix="name who signed the server's certificate: ca_file",
-        )
-    if ca := given.get("ca_file"):
-        session.verify = str(base / ca)
-    if cert := given.get("cert_file"):
-        session.cert = (str(base / cert), str(base / given.get("key_file", cert)))
 
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,8 +100,7 @@ def audit(
     read = _state_of(series) if series else None
     # Where pages of what is asked for are kept until the audit is done.
     asked = repr([prometheus, dcgm, nvml, read, days, step, within])
-    key = hashlib.sha256(asked.encode()).hexdigest()[:16]
-    folder = open_home(settings.home, "audits", key)
+    folder = open_home(settings.home, "audits", hashlib.sha256(asked.encode()).hexdigest()[:16])
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
@@ -195,15 +194,11 @@ def _telling() -> Generator[TellProgress]:
         yield tell
 
 
-@contextmanager
-def _open(path: Path | None) -> Generator[IO[bytes] | None]:
+def _open(path: Path | None) -> AbstractContextManager[IO[bytes] | None]:
     if path is None:
-        yield None
-        return
+        return nullcontext()
     with InputError.instead_of(OSError, f"{path} cannot be written"):
-        file = path.open("ab")
-    with file:
-        yield file
+        return path.open("ab")
 
 
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:

@@ -419,8 +419,7 @@ def _own_cost(found: Placement) -> str:
     """Of jobs that have a card."""
     if found.objective == FEWEST_CARDS:
         return count_of(found.cards, "card")
-    units = {"energy-efficiency": "W", "throughput": "GPUs"}
-    unit = units.get(found.objective, "an hour")
+    unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(found.objective, "an hour")
     return f"{_number(found.cost - found.waiting_cost)} {unit} with what jobs lag behind"
 
 

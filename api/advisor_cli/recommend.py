@@ -171,8 +171,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
     if "all" in details and is_pair:
         # The same work in the way that the first lines are about, and in others.
         for line in _same_work_lines(r, r.way or r.apart):
-            style = "" if line.startswith(" ") else "bold"
-            console.print(Text(line, style=style), soft_wrap=True)
+            console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
         show_chart(plot(r))

@@ -168,8 +168,7 @@ def _jobs(
             seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
     for name in queue.names:
         own = seats[name]
-        late = queue.late_text(name)
-        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=late)
+        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=queue.late_text(name))
 
 
 def _seated(
@@ -188,8 +187,7 @@ def _seated(
         steps = works_s[name] * job.part.solo_rate
     expected = None
     if card and job in running:
-        names = [one.part.job.name for one in running]
-        expected = card.expected(names, launch.split)
+        expected = card.expected([one.part.job.name for one in running], launch.split)
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,

@@ -80,8 +80,7 @@ class Books:
         for row in found:
             status = stored_status(row)
             # There may be thousands.
-            few = replace(status, jobs=(), forecast=None, warnings=())
-            self._ended[row.launch_id] = few
+            self._ended[row.launch_id] = replace(status, jobs=(), forecast=None, warnings=())
             if len(self.newest) < MOST_ENDED or row.launch_id > min(self.newest):
                 self.newest[row.launch_id] = status
         return bool(found)

@@ -78,8 +78,7 @@ class LaunchMetrics(Collector):
             self._counted_j.pop(status.launch_id, None)
 
     def _told(self, job: str) -> str:
-        known = job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS
-        return job if known else "other"
+        return job if job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS else "other"
 
     def score(self, seen: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
@@ -170,8 +169,7 @@ def _by(
     label: str,
     values: Mapping[str, float] | Mapping[str | None, float | None],
 ) -> Metric:
-    of_label = (((of,), value) for of, value in values.items())
-    return family(kind, name, text, (label,), of_label)
+    return family(kind, name, text, (label,), (((of,), value) for of, value in values.items()))
 
 
 _gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)

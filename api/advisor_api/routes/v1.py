@@ -615,8 +615,7 @@ def add_observations(
     sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:
     """Keep what launched pairs did; those that are there already are left as they are."""
-    subject = f"{len(sent.observations)} observations"
-    with audited.of("observations.add", subject):
+    with audited.of("observations.add", f"{len(sent.observations)} observations"):
         return answer(take_in(service, audited.signed(sent.observations), Observation))
 
 

@@ -159,9 +159,8 @@ def _planned_sets(
         wanted = Counter(names)
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
         begun = [one for one in begun if one[0] != kinds]
-        lacking = (wanted - _names(there)).elements()
         found = sorted(
-            (rest[name].popleft() for name in lacking if rest[name]),
+            (rest[name].popleft() for name in (wanted - _names(there)).elements() if rest[name]),
             key=lambda job: places[job.key],
         )
         if found and len(there) + len(found) > ADVISED_JOBS:

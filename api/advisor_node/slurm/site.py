@@ -544,11 +544,10 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
     named: Any = row.get("partitions")
-    free = (number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)
     return SlurmNode(
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
-        free_cpus=int(free),
+        free_cpus=int((number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
         types=frozenset(counts["gpu"]),

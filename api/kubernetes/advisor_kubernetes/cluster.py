@@ -379,8 +379,7 @@ class ObjectMirror:
                     self._list()
                 self._watch()
             except AdvisorError as error:
-                expired = isinstance(error, ClusterError) and error.status == _TOO_OLD
-                if not expired:
+                if not (isinstance(error, ClusterError) and error.status == _TOO_OLD):
                     LOG.warning("%s", error)
                     stopping.wait(_PAUSE_S)
                 # What was missed meanwhile stands in a new list.

@@ -884,8 +884,7 @@ class _Tenant:
 
     def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
         """Those that start together or join others, by the matching that is worth most."""
-        by_kind = grouped(pods, lambda pod: pod.kind)
-        kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
+        kinds = _in_turns([*grouped(pods, lambda pod: pod.kind).values()], int(self.round.now_s))
         open_cards = self.cards.of(self.namespace)
         there = [*grouped(open_cards, lambda card: card.kind(self.round.now_s)).values()]
         offers = self._offers(kinds, there)
@@ -1009,11 +1008,10 @@ class _Tenant:
         # What the service says of two of it holds for one that begins alone.
         needs_mib = two.needs_mib[:1] if isinstance(two, Together | Apart) else ()
         most_mib = places[0].memory_mib or MEMORY_MIB.get(places[0].model or "")
-        bound_mib = _bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod])
         return Start(
             pods=(pod,),
             shares=(ALONE,),
-            memory_mib=bound_mib,
+            memory_mib=_bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod]),
             place=places[0],
             why=f"alone on a whole GPU: {why}",
         )
