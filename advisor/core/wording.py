@@ -81,10 +81,6 @@ def in_ranges(counts: Sequence[int], step: int) -> str:
     )
 
 
-_STEERS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of Unicode that a terminal obeys or that turn text around, and half characters."""
-
-
 def printable(text: str) -> str:
     r"""A text of others, such as output of a job or the name of a file, that steers no terminal.
 
@@ -136,7 +132,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _shown(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _STEERS:
+    # What a terminal obeys or what turns text around, and half characters.
+    if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
         return character
     halves = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{halves[n : n + 2].hex()}" for n in range(0, len(halves), 2))

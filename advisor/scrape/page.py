@@ -210,9 +210,6 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, without the whole part, lie evenly however few or many of them are taken in a row
 (Knuth, The Art of Computer Programming, volume 3, section 6.4)."""
 
-_PLACES = 1000
-"""So many different latencies are taken from one bucket in one reading."""
-
 
 class PageMirror:
     """Writes readings into a progress file; counters that went back started again.
@@ -267,7 +264,8 @@ class PageMirror:
         low_s, high_s = max(bounds_s[0], 0.0), bounds_s[1]
         if high_s == math.inf:
             low_s = high_s = low_s * LATENCY_STEP
-        for first, after in pairwise([*range(known, now, 1 + (now - known) // _PLACES), now]):
+        # So many different latencies are taken from one bucket in one reading.
+        for first, after in pairwise([*range(known, now, 1 + (now - known) // 1000), now]):
             self._progress.took(low_s + (high_s - low_s) * (first * _GOLDEN % 1), after - first)
 
 

@@ -567,8 +567,6 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         )
 
 
-MOST_PARTNERS = 10
-
 DIGITS = 4
 """Of a part of 1, which hundreds of pairs give; none is known better."""
 
@@ -609,7 +607,7 @@ def best_partners(
         job=job,
         gpu_model=own.a.gpu_model,
         looked_at=len(profiles),
-        partners=tuple(found[:MOST_PARTNERS]),
+        partners=tuple(found[:10]),
         size=best_size(own.a),
         copies_by_memory=fit,
     )

@@ -295,10 +295,6 @@ def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
     yield from _at_the_power_limit(plan)
 
 
-CUT_OFF_W = 1.0
-"""Sets that are said to draw so much less than the power limit are not cut off there."""
-
-
 def _at_the_power_limit(plan: Plan) -> Iterator[str]:
     """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
 
@@ -306,7 +302,8 @@ def _at_the_power_limit(plan: Plan) -> Iterator[str]:
     """
     for number, pool in enumerate(plan.placing.pools):
         limits_w = [p.power_limit_w for p in pool.profiles if p and p.power_limit_w]
-        below_w = min(limits_w, default=math.inf) - CUT_OFF_W
+        # Sets that are said to draw a watt less than the power limit are not cut off there.
+        below_w = min(limits_w, default=math.inf) - 1.0
         sets = {
             one: cards
             for one, cards in plan.sets.items()

@@ -298,9 +298,6 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     return found
 
 
-_WAIT_S = 60.0
-"""A launch may wait for the GPU of the one before it, whose jobs have ended, for so long."""
-
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
 """What goes wrong with a GPU, whatever job is started on it."""
 
@@ -604,7 +601,8 @@ class QueueRun:
             pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
             try_s=TRY_S if len(ways) > 1 else None,
-            wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
+            # The jobs of the launch before it have ended, and its GPU is free soon.
+            wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.

@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -68,7 +68,15 @@ from advisor_audit.packing import (
     workload_of,
 )
 from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import POWER, USED, Asked, Owner, Series, write_lines
+from advisor_audit.sources import (
+    POWER,
+    USED,
+    Owner,
+    Prometheus,
+    Series,
+    SeriesFile,
+    write_lines,
+)
 from advisor_models.one_window import OneWindowHead
 from advisor_profiling.attached import (
     GpuLook,
@@ -90,8 +98,6 @@ COMMON = 0.5
 
 Packers: TypeAlias = Mapping[str, Packer]
 """By GPU model."""
-
-_Weights: TypeAlias = Mapping[SetKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -162,7 +168,7 @@ def _merged(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
     return found
 
 
-def _sum(weights: _Weights, does: Mapping[SetKey, Floats]) -> Floats:
+def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floats:
     """Shape (2, 1 + draws)."""
     return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + DRAWS)))
 
@@ -650,27 +656,8 @@ class Audit:
     to_prove: tuple[str, ...]
 
 
-class Source(Protocol):
-    """Where series come from, in groups of GPUs and pages of time.
-
-    Attributes:
-        metrics: Of each channel the metric that is there, and the factor to its unit.
-        exporters: Workloads whose pods are exporters, not jobs.
-    """
-
-    url: str
-    step_s: float
-    begin_s: float
-    end_s: float
-    page_s: float
-    groups: tuple[tuple[str, ...], ...]
-    metrics: dict[str, tuple[str, float]]
-    exporters: frozenset[str]
-    asked: Asked
-
-    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
-        """All series of a group of GPUs between two moments."""
-        ...
+Source: TypeAlias = Prometheus | SeriesFile
+"""Where series come from, in groups of GPUs and pages of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -814,12 +801,6 @@ def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: An
     return Watched(owner=Owner(*owner) if owner else None, blocks=(number, mean, squares), **others)
 
 
-_FEWEST_SLOTS = 96
-
-SAMPLE = 12
-"""Slots that are packed in each world."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What is asked for.
@@ -877,9 +858,10 @@ def audit(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )
     span_s = source.end_s - source.begin_s
-    # Shorter where little was read.
-    slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
-    every = max(1, round(span_s / slot_s / SAMPLE))
+    # Shorter where little was read: there are 96 at least.
+    slot_s = min(SLOT_S, max(source.step_s, span_s / 96))
+    # Twelve slots are packed in each world.
+    every = max(1, round(span_s / slot_s / 12))
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
     walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
     # Through all pages once more, slot by slot.

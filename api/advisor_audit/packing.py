@@ -138,8 +138,6 @@ SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy
 
 SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
 POWER_PARTS, MEMORY_PARTS = 12, 16
-WIDE_PERCENT = 20.0
-"""Cells of what matters less."""
 
 LIMITS_W: Mapping[str, float] = {
     "NVIDIA A100-SXM4-40GB": 400.0,
@@ -255,7 +253,8 @@ class Survey:
             int(np.searchsorted(SM_EDGES, means.get(active, means.get(SM, 0.0)))),
             int(max(0.0, power) * POWER_PARTS),
             math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
-            int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / WIDE_PERCENT),
+            # Wide cells of what matters less.
+            int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
 
     def count(self, one: Segment, kind: SeenKind) -> None:

@@ -30,9 +30,6 @@ from advisor_audit.sources import (
 
 NOBODY, SEVERAL = -1, -2
 
-SHORTEST_SHARED = 3
-"""Steps; what is shorter is one pod that follows another."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
@@ -159,7 +156,8 @@ def _held(there: Sequence[npt.NDArray[np.bool_]], steps: int) -> npt.NDArray[np.
     held = np.where(table.any(axis=0), table.argmax(axis=0), NOBODY)
     held[table.sum(axis=0) > 1] = SEVERAL
     for begin, end, code in _runs(held):
-        if code == SEVERAL and end - begin < SHORTEST_SHARED:
+        # What is shorter is one pod that follows another.
+        if code == SEVERAL and end - begin < 3:
             after = held[end] if end < steps else NOBODY
             before = held[begin - 1] if begin else NOBODY
             held[begin:end] = after if after >= 0 else before if before >= 0 else SEVERAL

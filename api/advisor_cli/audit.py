@@ -39,8 +39,6 @@ from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
 DAY_S = 86400.0
-LATELY_S = DAY_S
-"""An audit that ended early goes on with the days that it was about for so long."""
 
 
 def audit(
@@ -153,7 +151,7 @@ def _prometheus(
 ) -> Prometheus:
     """The days until now; where an audit of them ended early, those that it was about."""
     note, end_s = folder / "end.json", time.time() // step_s * step_s
-    if note.exists() and end_s - (before_s := float(note.read_text())) < LATELY_S:
+    if note.exists() and end_s - (before_s := float(note.read_text())) < DAY_S:
         end_s = before_s
     else:
         _remove_pages(folder, "*.jsonl")

@@ -25,9 +25,6 @@ from advisor_data.state import LaunchRow, ServiceState
 _PAGE, _FEW = 500, 20
 """Rows at the first look, and at each later one, which finds few that are new."""
 
-_MOST_ROWS = 20_000
-"""A launch a minute for two weeks."""
-
 _LONGEST = timedelta(days=14)
 """One that ended this week and began earlier is not found after a restart."""
 
@@ -87,17 +84,14 @@ class Books:
 
     def _pages(self, size: int) -> Iterator[list[LaunchRow]]:
         before, count = None, 0
-        while count < _MOST_ROWS and (rows := self._state.launches(limit=size, before=before)):
+        # A launch a minute for two weeks.
+        while count < 20_000 and (rows := self._state.launches(limit=size, before=before)):
             yield rows
             before, count = rows[-1].launch_id, count + len(rows)
 
 
 FRESH_S = 1.0
 """Supervisors write once a second."""
-
-_MOST_RUNNING = 64
-"""Launches that are drawn."""
-
 
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
@@ -132,7 +126,7 @@ class Board:
             made_s, text = self._kept.get(told, (-FRESH_S, b""))
             if time.monotonic() - made_s >= FRESH_S:
                 service, now = self._service, self._now()
-                active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
+                active = listed(service, active=True, limit=64, before=None)
                 self._books.look((one.launch_id for one in active), now)
                 found = overview(
                     now=now,

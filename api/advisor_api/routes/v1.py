@@ -168,8 +168,6 @@ def _known(registry: Registry, name: str) -> str:
 
 audit = v1_router("audit")
 
-_LARGEST_NUMBER = 2**63 - 1
-
 
 @audit.get("/audit", response_model=AuditLog)
 def show_audit_log(
@@ -177,7 +175,7 @@ def show_audit_log(
     service: ServiceOf,
     limit: LimitInQuery = 100,
     before: Annotated[
-        int | None, Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number")
+        int | None, Query(ge=1, le=2**63 - 1, description="only entries with a lower number")
     ] = None,
 ) -> Response:
     """The audit log, the newest first."""

@@ -32,7 +32,7 @@ from advisor_node.slurm.site import (
     SlurmNode,
     SlurmTask,
     ask,
-    books,
+    book_faults,
     read_nodes,
     read_partitions,
     read_queue,
@@ -44,9 +44,6 @@ CardTasks = tuple[SlurmTask, ...]
 
 PlanSets = Callable[[Sequence[JobRequest], str | None], NamedSets]
 """Which jobs should run together, three or more, on a GPU model."""
-
-_YOUNGER = 1e-6
-"""Of equals the oldest meet: each place in the queue is worth so much less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +192,8 @@ def _meeting(
             running=() if planned else tuple(map(_share, there)),
         ),
         bounds_mib=tuple(named(job).memory_mib for job in there),
-        ahead=bool(there) - _YOUNGER * max(kinds),
+        # Of equals the oldest meet: each place in the queue is worth a millionth less.
+        ahead=bool(there) - 1e-6 * max(kinds),
         there=there,
         coming=coming,
     )
@@ -226,9 +224,6 @@ START_S = 30.0
 
 HOLD_S = 3600.0
 """So long at most a job is held back for one that waits for its GPU."""
-
-_MOST_WAITING = 60
-"""Of one kind of jobs that may meet, the first in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +276,8 @@ class QueueRound:
         come = (job for job in self.jobs if job.undecided and self._came_s(job) <= self.now_s)
         waiting = grouped(come, self._kind)
         for kind in dict.fromkeys((*cards, *waiting)):
-            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:_MOST_WAITING])
+            # Of many jobs that may meet, the first in the queue.
+            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:60])
 
     def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
@@ -486,7 +482,7 @@ class _Matching:
                 self._tell(change)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
-        found = books(self._ask)
+        found = next(book_faults(self._ask), "ok")
         if found != self._books:
             LOG.log(
                 logging.INFO if found == "ok" else logging.WARNING,

@@ -166,7 +166,6 @@ WHOLE = 100
 _HELD = (
     "Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "JobArrayTaskLimit",
 )  # fmt: skip
-_MOST_TASKS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +238,7 @@ def _keys(row: Mapping[str, Any]) -> list[str]:
     if number(row.get("array_task_id")) is not None:
         return [f"{array}_{number(row['array_task_id']):.0f}"]
     tasks = list(_tasks(str(row.get("array_task_string") or "")))
-    return [f"{array}_{one}" for one in tasks[:_MOST_TASKS]] or [str(task)]
+    return [f"{array}_{one}" for one in tasks[:1000]] or [str(task)]
 
 
 def _tasks(text: str) -> Iterator[int]:
@@ -305,39 +304,28 @@ def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return _listed(found)
 
 
-OK = "ok"
-
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
 _OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
 _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
 
-def _faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
+def book_faults(ask: SlurmCommand) -> Iterator[str]:
     """Why jobs that share would pass by the books, one after the other; with what to do.
-
-    Args:
-        config: Settings of `scontrol show config`.
-        partitions: What `scontrol show partition -o` prints.
-        ask: Runs `sacctmgr`.
-    """
-    if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
-        return  # there are no books
-    if "gres/mps" not in config.get("AccountingStorageTRES", "").split(","):
-        yield "gres/mps is not in AccountingStorageTRES of slurm.conf: add it beside gres/gpu"
-    yield from _unweighed(partitions)
-    if "limits" in config.get("AccountingStorageEnforce", ""):
-        yield from _unlimited(ask)
-
-
-def books(ask: SlurmCommand) -> str:
-    """`ok`, or why nothing may be rewritten.
 
     Raises:
         SourceError: Slurm does not answer.
     """
     config = _settings_of(ask("scontrol", "show", "config"))
-    return next(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
+    if not config:
+        raise SourceError("`scontrol show config` says nothing")
+    if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
+        return  # there are no books
+    if "gres/mps" not in config.get("AccountingStorageTRES", "").split(","):
+        yield "gres/mps is not in AccountingStorageTRES of slurm.conf: add it beside gres/gpu"
+    yield from _unweighed(ask("scontrol", "show", "partition", "-o"))
+    if "limits" in config.get("AccountingStorageEnforce", ""):
+        yield from _unlimited(ask)
 
 
 def _unweighed(partitions: str) -> Iterator[str]:
@@ -372,18 +360,6 @@ def _unlimited(ask: SlurmCommand) -> Iterator[str]:
 def _word(line: str, key: str) -> str:
     found = re.search(rf"(?:^|\s){key}=(\S*)", line)
     return found[1] if found else ""
-
-
-def all_faults(ask: SlurmCommand) -> list[str]:
-    """All faults, for `advisor doctor`.
-
-    Raises:
-        SourceError: Slurm does not answer.
-    """
-    config = _settings_of(ask("scontrol", "show", "config"))
-    if not config:
-        raise SourceError("`scontrol show config` says nothing")
-    return list(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))
 
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")

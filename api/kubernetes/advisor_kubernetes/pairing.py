@@ -655,9 +655,6 @@ def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
 
 T = TypeVar("T")
 
-_SHOWN = 500
-"""Characters of a reason."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
@@ -697,7 +694,7 @@ class Write:
             names.PARTNER_UID: self.second and self.second.uid,
             names.MEMORY_MIB: self.memory,
             names.MEMORY_LIMIT: f"0={self.memory.partition('/')[0]}M",
-            names.WHY: self.why[:_SHOWN],
+            names.WHY: self.why[:500],
             names.KAI_PORTION: f"{float(self.share) / 100:.4g}",
         }
         annotations = {key: text for key, text in written.items() if text is not None}

@@ -290,12 +290,6 @@ T = TypeVar("T")
 _TICK_S = 1.0
 """Time passes for pods that wait, whether anything changes or not."""
 
-_LEFT_ALONE_S = 60.0
-"""Before a pod that could not be written is tried again."""
-
-_GATHER_S = 0.05
-"""What changes together is looked at together."""
-
 
 class _Chooser:
     """Watches pods and nodes, and decides.
@@ -349,7 +343,8 @@ class _Chooser:
         """Choose until the end; nothing that goes wrong ends it."""
         while not stopping.is_set():
             if self._changed.wait(_TICK_S):
-                stopping.wait(_GATHER_S)
+                # What changes together is looked at together.
+                stopping.wait(0.05)
             self._changed.clear()
             try:
                 self._turn()
@@ -435,8 +430,9 @@ class _Chooser:
                 if error.is_conflict:
                     self._conflicts.inc()
                 elif error.status in (400, 403, 422):
-                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait.
-                    self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
+                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait,
+                    # and it is tried again in a minute.
+                    self._left_alone[write.pod.uid] = time.monotonic() + 60.0
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
                 else:
                     raise
@@ -481,12 +477,7 @@ def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
-_HANGS_S = 120.0
-"""A round takes as long as its answers; one that takes this long does not come back."""
-
 _PAUSE_S = 1.0
-
-_ENDS_S = 5.0
 
 
 class Choosing:
@@ -508,7 +499,8 @@ class Choosing:
     @property
     def lives(self) -> bool:
         """Whether the chooser still comes round, once it has begun."""
-        return self.username is None or time.monotonic() - self._chooser.last_round_s < _HANGS_S
+        # A round takes as long as its answers; one that takes two minutes does not come back.
+        return self.username is None or time.monotonic() - self._chooser.last_round_s < 120.0
 
     @property
     def is_full(self) -> bool:
@@ -532,7 +524,7 @@ class Choosing:
             yield
         finally:
             self._stopping.set()
-            threads[-1].join(_ENDS_S)
+            threads[-1].join(5.0)
 
     def _choose(self, stopping: threading.Event) -> None:
         # The webhook refuses what the chooser writes until it knows who that is.
