@@ -263,9 +263,7 @@ def of_user(user: int | None) -> dict[str, Any]:
 
     Nobody but root may name a user, and nobody needs to name himself.
     """
-    if user in (None, os.geteuid()):
-        return {}
-    return {"user": user, "group": user, "extra_groups": ()}
+    return {} if user in (None, os.geteuid()) else {"user": user, "group": user, "extra_groups": ()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,9 +287,7 @@ def _heading(objective: Objective) -> str:
 
 
 def _range(found: Interval) -> str:
-    if found.low == found.high:
-        return ""
-    return f" ({found.low:.0f} to {found.high:.0f})"
+    return "" if found.low == found.high else f" ({found.low:.0f} to {found.high:.0f})"
 
 
 def _number(value: float) -> str:
