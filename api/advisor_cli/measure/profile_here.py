@@ -243,7 +243,7 @@ def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Profiled(Tabular):
+class Profiled(Tabular):
     """What a sweep measured.
 
     Attributes:
@@ -286,7 +286,7 @@ def profile(
     noise: bool = False,
     allow_unsafe: bool = False,
     resume: bool = True,
-) -> _Profiled:
+) -> Profiled:
     """Measure a job alone at each share: rate, power and counters.
 
     Each point is kept as soon as it is measured; after Ctrl-C the same call goes on. How far it is
@@ -333,7 +333,7 @@ def profile(
     return measure(asked, read_settings(), plain_console(stderr=True))
 
 
-def measure(asked: ProfileRequest, settings: Settings, console: Console) -> _Profiled:
+def measure(asked: ProfileRequest, settings: Settings, console: Console) -> Profiled:
     """Run the sweep; the console is told how far it is."""
     job = asked.job(settings)
     if not asked.replayed:
@@ -373,7 +373,7 @@ def measure(asked: ProfileRequest, settings: Settings, console: Console) -> _Pro
         stored = [p for p in store.solo_points(job=job.name) if p.gpu_model == gpu.model]
     # Only a whole sweep shows which of its points drew too little power.
     flagged = with_solo_flags(result.points)
-    return _Profiled(
+    return Profiled(
         job=job,
         gpu=gpu,
         points=tuple(flagged),
