@@ -656,10 +656,6 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
     )
 
 
-EVERY_SPLIT = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
-"""Asks for all splits that advice considers, without limits on speeds."""
-
-
 def components_of_job(
     name: str, settings: Settings, gpu_model: str | None = None
 ) -> ComponentsOfJob:
@@ -689,7 +685,9 @@ def components_of_pair(
 
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
-    given = answer(read_known(found, settings), EVERY_SPLIT)
+    # All splits that advice considers, without limits on speeds.
+    every_split = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
+    given = answer(read_known(found, settings), every_split)
     together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
     with begun_store(settings) as store:
         if store:

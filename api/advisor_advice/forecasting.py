@@ -34,9 +34,6 @@ from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.registry import Manifest, Registry
 
-PHYSICS = "physics"
-"""Stands for the version of a model where jobs are time-sliced or more than two."""
-
 
 def recommended(
     jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings, *, measured: bool = False
@@ -311,7 +308,8 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
         return None
     saved = expected.energy_saved
     return Forecast(
-        model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
+        # Of jobs that are time-sliced, or more than two, no model is asked.
+        model_version="physics" if is_by_physics(expected.split) else manifest.version,
         jobs=tuple(
             JobForecast(
                 rate=part.rate,

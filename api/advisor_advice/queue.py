@@ -221,9 +221,6 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     return asked
 
 
-_PLAN_S = 10.0  # of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second
-
-
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
     card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
@@ -243,13 +240,15 @@ def _planned_to_the_end(
         placing = make_placing(
             kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
         )
+        # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
+        sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
         found = [
             (
                 one.time_s,
                 tuple(kinds[kind].name for kind in one.kinds),
                 one.split or Split((WHOLE,)),
             )
-            for one in Counter(solver.place(placing, time_limit_s=_PLAN_S).sets).elements()
+            for one in sets.elements()
         ]
         filling = [one for one in found if any(fills(card.profiles[name]) for name in one[1])]
         light = tuple(name for one in found if one not in filling for name in one[1])

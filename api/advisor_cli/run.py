@@ -471,10 +471,11 @@ def run(
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
         )
-    if gpu_model is None:
-        there = [with_units(find_gpu(name), settings) for name in gpus.split(",")]
-    else:
-        there = _assumed(gpus, gpu_model)
+    there = (
+        _assumed(gpus, gpu_model)
+        if gpu_model is not None
+        else [with_units(find_gpu(name), settings) for name in gpus.split(",")]
+    )
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
@@ -484,10 +485,9 @@ def run(
     )
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
-    cards: list[QueueCard] = []
-    for gpu in there:
-        wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
-        cards.append(read_card(found, wanted, settings))
+    who = user_name()
+    launches = [ResolvedLaunch(request=request, card=gpu, asked_by=who) for gpu in there]
+    cards = [read_card(found, launch, settings) for launch in launches]
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
         why = "a job file does not say restartable: true"

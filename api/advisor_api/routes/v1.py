@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -323,16 +323,10 @@ def show_join(
 overview = v1_router("launches")
 
 
-async def _board(request: Request) -> Board:
-    return cast("Board", request.app.state.board)
-
-
-BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
-
-
 @overview.get("/overview", response_model=Overview)
-def show_overview(caller: Reader, board: BoardOf) -> Response:
+def show_overview(request: Request, caller: Reader) -> Response:
     """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
+    board: Board = request.app.state.board
     return kept_answer(board.answer(caller))
 
 
