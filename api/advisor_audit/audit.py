@@ -115,16 +115,14 @@ class SavedInWorlds:
     cards: Floats
 
 
-def saved(
-    walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int = 0
-) -> SavedInWorlds:
+def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers]) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
     slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
     all_slots, sampled = (
         _sum(sets, _outcomes(sets, packers, 0))[:, :1]
         for sets in (slots, _merged(slot.sets for slot in walked.sample))
     )
-    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds, seed)]
+    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds)]
     times = walked.slots / max(len(walked.sample), 1)
     table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
     hours = walked.slot_s / 3600

@@ -36,7 +36,7 @@ from advisor.placement.placing import (
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, TAILS, SetClass
-from advisor_audit.phases import Segment
+from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
@@ -77,7 +77,7 @@ class SeenWorkload:
     """What was seen of a workload.
 
     Attributes:
-        activity: Seconds, mean, and sum of squared deviations times seconds.
+        activity: Over its seconds.
         memory_mib: The most of one pod.
         pods: Hashes of their names: a name has fifty times as many bytes.
     """
@@ -85,7 +85,7 @@ class SeenWorkload:
     model: str = ""
     busy_s: float = 0.0
     paused_s: float = 0.0
-    activity: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    activity: Blocks = (0.0, 0.0, 0.0)
     energy_j: float = 0.0
     memory_mib: float = 0.0
     pods: set[int] = field(default_factory=set[int])
@@ -115,23 +115,12 @@ class SeenWorkload:
             self.busy_s += span_s
             if active is not None:
                 inside = (one.spread * active) ** 2
-                self.activity = _joined(self.activity, one.seen_s, active, inside)
+                self.activity = joined(self.activity, active, one.seen_s, inside)
 
 
 def _activity_of(one: Segment) -> float | None:
     """Percent; None: it was not read."""
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
-
-
-def _joined(
-    before: tuple[float, float, float], seconds: float, mean: float, variance: float
-) -> tuple[float, float, float]:
-    total = before[0] + seconds
-    if total <= 0:
-        return before
-    away = mean - before[1]
-    squares = before[2] + variance * seconds + away * away * before[0] * seconds / total
-    return total, before[1] + away * seconds / total, squares
 
 
 SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"

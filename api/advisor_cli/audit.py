@@ -118,10 +118,8 @@ def audit(
         replace_file(out, page(found).encode(), PUBLIC_FILE)
         replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
-    if as_json:
-        say(as_json_text(found))
-    else:
-        print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
+    screen = Said(headline=headline(found), lines=tuple(_lines(found, out)))
+    say(as_json_text(found)) if as_json else print_screen(screen)
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:

@@ -66,7 +66,13 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
         raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
     places = [("", text) for text in texts]
     if file:
-        lines = enumerate(_file_text(file).splitlines(), start=1)
+        with (
+            InputError.instead_of(
+                UnicodeDecodeError, f"{file} is not UTF-8 text", why="", fix="save it as UTF-8"
+            ),
+            InputError.instead_of(OSError, f"{file} cannot be read", fix="check its name"),
+        ):
+            lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
         stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
         places = [(place, text) for place, text in stripped if text]
     entries = [_entry(place, text) for place, text in places]
@@ -98,17 +104,6 @@ def _no_entry(place: str, text: str) -> InputError:
         f"{place}{text} is not a job",
         fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
     )
-
-
-def _file_text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
-    except OSError as error:
-        raise InputError(
-            f"{file} cannot be read", why=error.strerror or str(error), fix="check its name"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,10 +427,6 @@ def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:,.4g} kWh"
 
 
-def _tails(one: SeatedSet) -> str:
-    return " ".join(f"{job.p99_ms:.3g}" for job in one.jobs if job.p99_ms is not None) or "-"
-
-
 def _times(one: SeatedSet) -> str:
     times_s = [job.time_s for job in one.jobs if job.time_s is not None]
     return duration_text(max(times_s)) if times_s else "-"
@@ -451,7 +442,10 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     ("GPU", lambda one: one.gpu_model),
     ("jobs, as of advisor launch", lambda one: one.launch),
     ("speeds", _shared_only(lambda one: " ".join(percent(job.speed) for job in one.jobs))),
-    ("p99 ms, at most", _tails),
+    (
+        "p99 ms, at most",
+        lambda one: " ".join(f"{j.p99_ms:.3g}" for j in one.jobs if j.p99_ms is not None) or "-",
+    ),
     ("time", _times),
     ("W", lambda one: f"{one.power_w:.0f}"),
     ("energy saved", _shared_only(lambda one: percent(one.energy_saved, 1))),

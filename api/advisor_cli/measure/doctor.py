@@ -43,10 +43,8 @@ def doctor(as_json: AsJson = False) -> None:
     Example: advisor doctor
     """
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
-    if as_json:
-        say(as_json_text({"findings": findings}))
-    else:
-        print_table(table_of(_COLUMNS, findings))
+    told = {"findings": findings}
+    say(as_json_text(told)) if as_json else print_table(table_of(_COLUMNS, findings))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
 
