@@ -66,18 +66,19 @@ def below_normal_text(jobs: Iterable[str]) -> str:
     return f", {names} below normal priority" if (names := listed(jobs)) else ""
 
 
-def in_ranges(counts: Sequence[int], step: int) -> str:
+def in_rows(counts: Iterable[int], step: int) -> list[list[int]]:
+    """Ascending counts, those that follow each other by a step in one row."""
+    # In a row each is as far from its place times the step.
+    rows = groupby(enumerate(counts), lambda placed: placed[1] - placed[0] * step)
+    return [[count for _, count in row] for _, row in rows]
+
+
+def in_ranges(counts: Iterable[int], step: int) -> str:
     """Ascending counts, three or more in a row as `72 to 116`; see `listed`."""
-    runs: list[list[int]] = []
-    for count in counts:
-        if runs and count - runs[-1][-1] == step:
-            runs[-1].append(count)
-        else:
-            runs.append([count])
     return listed(
         text
-        for run in runs
-        for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))
+        for row in in_rows(counts, step)
+        for text in ([f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row))
     )
 
 

@@ -13,7 +13,7 @@ from advisor.core.gpu import Split
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
-from advisor.errors import InputError
+from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
 from advisor.placement.solver import APART
 from advisor.settings import read_settings
@@ -87,10 +87,8 @@ def _entry(place: str, text: str) -> Entry:
     found = _ENTRY.fullmatch(text)
     if not found or (count := int(found[2] or 1)) < 1:
         raise _no_entry(place, text)
-    try:
+    with placed(f"{place}{text}"):
         return found[1], count, read_duration(found[3]) if found[3] else None
-    except InputError as error:
-        raise InputError(f"{place}{text}: {error.what}", fix=error.fix) from error
 
 
 def _no_entry(place: str, text: str) -> InputError:

@@ -366,7 +366,7 @@ def reconciling(service: Service) -> Generator[Reconciler]:
 
 
 def _made_at(folder: LaunchFolder) -> float:
-    try:
+    with InputError.instead_of(
+        OSError, f"the launch {folder.launch_id} has no readable spec", why=""
+    ):
         return (folder.path / "spec.json").stat().st_mtime
-    except OSError as error:
-        raise InputError(f"the launch {folder.launch_id} has no readable spec") from error

@@ -683,12 +683,11 @@ def _page(
 
 
 def _position(one: SensorRecord | KernelReport) -> Position:
-    try:
+    with StoreError.instead_of(
+        ValueError,
+        f"a measurement of {one.gpu_uuid} says that it is of {one.measured_at!r}",
+        why="that is no moment",
+        fix="correct or remove its file, in sensors/ or kernels/ of the home",
+    ):
         moment_us = us_of(datetime.fromisoformat(one.measured_at))
-    except ValueError as error:
-        raise StoreError(
-            f"a measurement of {one.gpu_uuid} says that it is of {one.measured_at!r}",
-            why="that is no moment",
-            fix="correct or remove its file, in sensors/ or kernels/ of the home",
-        ) from error
     return Position(moment_us, sha256(write(one).encode()).hexdigest()[:32])

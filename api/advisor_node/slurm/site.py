@@ -52,13 +52,13 @@ def _rows(text: str, of: str) -> list[Mapping[str, Any]]:
     Raises:
         SourceError: it is no such answer.
     """
-    try:
+    with SourceError.instead_of(
+        (ValueError, KeyError, TypeError),
+        f"Slurm's answer has no {of}",
+        why="",
+        fix="look whether `squeue --json` works here: Debian has it in slurm-wlm-basic-plugins",
+    ):
         answer = json.loads(text)[of]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"Slurm's answer has no {of}",
-            fix="look whether `squeue --json` works here: Debian has it in slurm-wlm-basic-plugins",
-        ) from error
     return [row for row in answer if isinstance(row, dict)]
 
 

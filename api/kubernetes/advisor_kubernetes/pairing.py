@@ -1,5 +1,6 @@
 """Which pods share a GPU: a matching over waiting and running pods, and the patches for it."""
 
+import functools
 import itertools
 import json
 import math
@@ -129,9 +130,7 @@ def requested(spec: Object) -> Mapping[str, float]:
     Raises:
         InputError: it says something that is no quantity.
     """
-    total: Mapping[str, float] = {"pods": 1.0}
-    for container in parts(spec, "containers"):
-        total = added(total, _asked(container))
+    total = functools.reduce(added, map(_asked, parts(spec, "containers")), {"pods": 1.0})
     for container in parts(spec, "initContainers"):
         asked = _asked(container)
         if container.get("restartPolicy") == "Always":
@@ -492,10 +491,13 @@ class _Cards:
         namespace = pods[0].namespace
         kind = (namespace, frozenset(pod.where for pod in pods))
         if kind not in self._free:
-            self._free[kind] = {}
-            for place in self._places.values():
-                if place.node and all(self._that_fits(pod, place.node) for pod in pods):
-                    self._free[kind].setdefault(place.model or "", deque()).append(place)
+            fitting = (
+                place
+                for place in self._places.values()
+                if place.node and all(self._that_fits(pod, place.node) for pod in pods)
+            )
+            models = grouped(fitting, lambda place: place.model or "")
+            self._free[kind] = {model: deque(places) for model, places in models.items()}
         found: list[GpuSlot] = []
         for places in self._free[kind].values():
             while places and not self._is_free(places[0], namespace):
@@ -524,9 +526,7 @@ class _Cards:
         """Whether processors, memory and all else that pods ask for are left on a node."""
         if not node.allocatable:
             return True
-        asked: Mapping[str, float] = {}
-        for pod in pods:
-            asked = added(asked, pod.requested)
+        asked = functools.reduce(added, (pod.requested for pod in pods))
         after = added(self._used.get(node.name, {}), asked)
         # Three times 0.1 is more than 0.3 here, and a thousandth of a processor is the least.
         return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)
