@@ -222,7 +222,10 @@ launches = v1_router("launches")
 
 
 async def _launching(_: Launcher, service: ServiceOf) -> Service:
-    launching.check_on(service)
+    if not service.options.launching:
+        raise launching.LaunchingOffError(
+            "this service launches nothing", fix="start it with: advisor serve --launching"
+        )
     return service
 
 

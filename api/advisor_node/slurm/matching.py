@@ -75,10 +75,9 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
 
     That is the first on which there is room.
     """
-    held: dict[tuple[str, int], int] = defaultdict(int)
+    held = Counter[tuple[str, int]]()
     for job in jobs:
-        for card, counted in job.cards.items():
-            held[card] += counted
+        held.update(job.cards)
     found: list[SlurmTask] = []
     for job in jobs:
         node = nodes.get(job.needs_node) if job.pending and job.part else None
