@@ -200,10 +200,12 @@ def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
         raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
     # The parser ends each counter with _total, as OpenMetrics wants it.
     names = (wanted.name, f"{wanted.name}_total")
-    for family in families:
-        for sample in family.samples:
-            if sample.name in names and wanted.labels.items() <= sample.labels.items():
-                yield family.type, sample.name, sample
+    yield from (
+        (family.type, sample.name, sample)
+        for family in families
+        for sample in family.samples
+        if sample.name in names and wanted.labels.items() <= sample.labels.items()
+    )
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2

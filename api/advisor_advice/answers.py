@@ -550,9 +550,11 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
     yield f"{told} by physics fitted to measured sets (how far off: docs/measurements/sets.md)"
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
-    for profile in profiles:
-        if fills(profile) and "sm_active_percent" in profile.missing:
-            yield f"{profile.job} has no counters, and is taken to fill the GPU"
+    yield from (
+        f"{profile.job} has no counters, and is taken to fill the GPU"
+        for profile in profiles
+        if fills(profile) and "sm_active_percent" in profile.missing
+    )
     if guessed := sorted({profile.job for profile in profiles if profile.kernels is None}):
         yield (
             f"kernels of {', '.join(guessed)} were not counted, and are guessed from the CPU time "

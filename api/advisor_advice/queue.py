@@ -452,9 +452,11 @@ class QueueRun:
     def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
         self._hold_to_deadlines(look := self.look())
-        for card, names, split in self._planned(look):
-            if not _on(card, look):
-                yield card, self._ways(card, names, split)
+        yield from (
+            (card, self._ways(card, names, split))
+            for card, names, split in self._planned(look)
+            if not _on(card, look)
+        )
 
     @property
     def _root(self):
@@ -533,8 +535,9 @@ class QueueRun:
         rest.sort(
             key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
         )
-        for card, name in zip(empty, rest, strict=False):
-            yield card, (name,), Split((WHOLE,))
+        yield from (
+            (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
+        )
 
     def _to_the_end(
         self, names: Sequence[str]

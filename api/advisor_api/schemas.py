@@ -123,12 +123,6 @@ SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
 
-_PATTERNS = {
-    "job": NAME,
-    **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
-    "launch_id": LAUNCH_ID,
-}
-
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
 """A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
 say."""
@@ -204,17 +198,19 @@ def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
     """The type of a column's values with their bounds; advisor.formats.rows checks what is left."""
     if kind is Observation and name in OBSERVATION_WORDS:
         return Literal[OBSERVATION_WORDS[name]]
-    if name in _PATTERNS:
-        return Annotated[str, Field(pattern=_PATTERNS[name])]
-    if name == "results":
-        return Literal[get_args(Verdict)]
-    if name == "started_at":
-        more: Any = {"format": "date-time"}
-        return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
-    if name == "share_percent":
-        return Annotated[float, Field(gt=0, le=100)]
-    return float if name.endswith(SIGNED) else _HINTS[value]
+    return _OF_COLUMN.get(name) or (float if name.endswith(SIGNED) else _HINTS[value])
 
+
+_OF_COLUMN: dict[str, Any] = {
+    "job": Annotated[str, Field(pattern=NAME)],
+    **dict.fromkeys(("gpu_model", "gpu_uuid"), Annotated[str, Field(pattern=PRINTABLE)]),
+    "launch_id": Annotated[str, Field(pattern=LAUNCH_ID)],
+    "results": Literal[get_args(Verdict)],
+    "started_at": Annotated[
+        str, Field(min_length=1, max_length=40, json_schema_extra={"format": "date-time"})
+    ],
+    "share_percent": Annotated[float, Field(gt=0, le=100)],
+}
 
 _HINTS: dict[type, Any] = {
     str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=500)],

@@ -688,8 +688,8 @@ def read_host(host: HostGpus) -> Iterator[_Row]:
     """What the GPUs of this host read now, under the names of dcgm-exporter."""
     for look in host.look():
         labels = {"UUID": look.gpu.uuid, "modelName": look.gpu.model}
-        for column, value in look.means.items():
-            yield from (
-                ({**labels, "__name__": name}, value / scale)
-                for name, scale in [*METRICS.get(column, {}).items()][:1]
-            )
+        yield from (
+            ({**labels, "__name__": name}, value / scale)
+            for column, value in look.means.items()
+            for name, scale in [*METRICS.get(column, {}).items()][:1]
+        )

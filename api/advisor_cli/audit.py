@@ -215,8 +215,9 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
     yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
-    for one in found.first_pairs:
-        yield "Begin", f"{one.command}   # {_range(one.saved_w)} W less"
+    yield from (
+        ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
+    )
     yield "More", f"{out} (page), {out.with_suffix('.json')}"
 
 

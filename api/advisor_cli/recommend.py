@@ -238,7 +238,7 @@ def _how(r: Decision) -> Iterator[str]:
             else "start each job on a GPU of its own"
         )
         return
-    seats = zip(names, environments(r.profiles, way), strict=True)
+    seats = [*zip(names, environments(r.profiles, way), strict=True)]
     yield from how(launch_command(r, way), way.sharing, r.profiles[0].gpu_model, seats)
 
 
@@ -342,7 +342,7 @@ def _over(value: float, this: float) -> str:
 
 
 def how(
-    command: str, sharing: Sharing, gpu_model: str, jobs: Iterable[tuple[str, Mapping[str, str]]]
+    command: str, sharing: Sharing, gpu_model: str, jobs: Collection[tuple[str, Mapping[str, str]]]
 ) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
     yield f"{command}   # or by hand:"
@@ -352,15 +352,12 @@ def how(
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    free: list[str] = []
-    for job, environment in jobs:
-        yield from (
-            f"export {name}={value:<4} # in the shell that starts {job}"
-            for name, value in environment.items()
-        )
-        if not environment:
-            free.append(job)
-    if free:
+    yield from (
+        f"export {name}={value:<4} # in the shell that starts {job}"
+        for job, environment in jobs
+        for name, value in environment.items()
+    )
+    if free := [job for job, environment in jobs if not environment]:
         yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 

@@ -959,18 +959,20 @@ class _Tenant:
     def _joins(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
     ) -> Iterator[_PodOffer]:
-        for i, pods in enumerate(kinds):
-            for j, cards in enumerate(there, len(kinds)):
-                if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
-                    yield _PodOffer(
-                        kinds=(i, j),
-                        first=pods,
-                        second=pods,
-                        cards=cards,
-                        question=_question_of_join(cards[0], pods[:1], self.round.now_s),
-                        bounds_mib=cards[0].bounds_mib,
-                        ahead=self._is_late(pods[0]),
-                    )
+        return (
+            _PodOffer(
+                kinds=(i, j),
+                first=pods,
+                second=pods,
+                cards=cards,
+                question=_question_of_join(cards[0], pods[:1], self.round.now_s),
+                bounds_mib=cards[0].bounds_mib,
+                ahead=self._is_late(pods[0]),
+            )
+            for i, pods in enumerate(kinds)
+            for j, cards in enumerate(there, len(kinds))
+            if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards)
+        )
 
     def _alone(self, pod: Pod) -> PodDecision:
         late = self._is_late(pod)
