@@ -1,9 +1,9 @@
 """Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
 
 This process lets others hear that it turns, also while it waits for something. Whoever waits with a
-time limit beats meanwhile, so a wait of any length that is meant is told from a process that hangs
-or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread says
-nothing about the main loop.
+time limit beats meanwhile, so listeners can tell an intended wait of any length from a process that
+hangs or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread
+says nothing about the main loop.
 
 Launch-bound jobs lose up to half their rate when something else runs on their cores, so the
 profiler keeps one core, and the jobs share the others evenly. A job that is measured alone gets

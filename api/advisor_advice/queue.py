@@ -14,6 +14,7 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval, Work
+from advisor.core.records import grouped
 from advisor.decide.decision import Decision, Running, best_of
 from advisor.decide.limits import TO_THE_END, Request, floor, is_served
 from advisor.errors import (
@@ -275,9 +276,10 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
     names = sorted({*able, *(name for one in cards for name in one.running)})
     kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
-    alike: dict[object, list[OpenCard]] = {}
-    for one in sorted(cards, key=lambda one: bool(one.running)):
-        alike.setdefault(one if one.running else one.card.wanted.gpu_model, []).append(one)
+    alike = grouped(
+        sorted(cards, key=lambda one: bool(one.running)),
+        lambda one: one if one.running else one.card.wanted.gpu_model,
+    )
     pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
     policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE

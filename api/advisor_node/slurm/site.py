@@ -129,7 +129,7 @@ class Named:
         return "advisor:" + ",".join(f"{key}={v}" for key, v in given if v is not None)
 
     def in_comment(self, comment: str) -> str:
-        """A comment with this word in the place of the one that is there."""
+        """A comment in which this word replaces the one that is there."""
         return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
 
 
