@@ -29,6 +29,10 @@ def open_home(home: Path, *below: str) -> Path:
     return private_folder(home, *below, ours=_OURS)
 
 
+_LOCKS = Path("/proc/locks")
+"""As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range."""
+
+
 def try_lock(file: IO[Any]) -> bool:
     """Lock an open file for this process alone; False where another one holds it."""
     try:
@@ -42,8 +46,7 @@ def holders(file: IO[Any]) -> list[int]:
     """Processes that hold the lock of an open file; none where the kernel does not name them."""
     inode = str(os.fstat(file.fileno()).st_ino)
     try:
-        # As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range.
-        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        lines = [line.split() for line in _LOCKS.read_text().splitlines()]
     except OSError:
         return []
     held = [line for line in lines if line[1] == "FLOCK" and line[5].endswith(f":{inode}")]
