@@ -14,6 +14,7 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval, Work
+from advisor.core.records import grouped
 from advisor.decide.decision import Decision, Running, best_of
 from advisor.decide.limits import TO_THE_END, Request, floor, is_served
 from advisor.errors import (
@@ -221,9 +222,6 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     return asked
 
 
-_PLAN_S = 10.0  # of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second
-
-
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
     card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
@@ -243,7 +241,8 @@ def _planned_to_the_end(
         placing = make_placing(
             kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
         )
-        sets = Counter(solver.place(placing, time_limit_s=_PLAN_S).sets)
+        # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
+        sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
         found = [
             (
                 one.time_s,
@@ -277,9 +276,10 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
     names = sorted({*able, *(name for one in cards for name in one.running)})
     kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
-    alike: dict[object, list[OpenCard]] = {}
-    for one in sorted(cards, key=lambda one: bool(one.running)):
-        alike.setdefault(one if one.running else one.card.wanted.gpu_model, []).append(one)
+    alike = grouped(
+        sorted(cards, key=lambda one: bool(one.running)),
+        lambda one: one if one.running else one.card.wanted.gpu_model,
+    )
     pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
     policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
@@ -298,9 +298,6 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
         found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
     return found
 
-
-_WAIT_S = 60.0
-"""A launch may wait for the GPU of the one before it, whose jobs have ended, for so long."""
 
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
 """What goes wrong with a GPU, whatever job is started on it."""
@@ -457,9 +454,11 @@ class QueueRun:
     def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
         self._hold_to_deadlines(look := self.look())
-        for card, names, split in self._planned(look):
-            if not _on(card, look):
-                yield card, self._ways(card, names, split)
+        yield from (
+            (card, self._ways(card, names, split))
+            for card, names, split in self._planned(look)
+            if not _on(card, look)
+        )
 
     @property
     def _root(self):
@@ -538,8 +537,9 @@ class QueueRun:
         rest.sort(
             key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
         )
-        for card, name in zip(empty, rest, strict=False):
-            yield card, (name,), Split((WHOLE,))
+        yield from (
+            (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
+        )
 
     def _to_the_end(
         self, names: Sequence[str]
@@ -605,7 +605,8 @@ class QueueRun:
             pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
             try_s=TRY_S if len(ways) > 1 else None,
-            wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
+            # The jobs of the launch before it have ended, and its GPU is free soon.
+            wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.

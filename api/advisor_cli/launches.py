@@ -3,8 +3,6 @@
 import os
 import sys
 import time
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -49,9 +47,6 @@ app = typer.Typer(help="List, show, stop, split again and clean up the launches 
 LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
 
 _LOOK_S = 0.2
-
-_JOBS_END_S = 30.0
-"""Guard and shims take less, also where jobs ignore signals."""
 
 _COLUMNS: Columns[LaunchStatus] = (
     ("launch", lambda status: status.launch_id),
@@ -156,7 +151,15 @@ def clean(
 
     Example: advisor launches clean
     """
-    with _cleaner() as cleaner:
+    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+
+    settings = read_settings()
+    with (
+        open_store(settings.database_url, settings.home) as store,
+        open_service_state(settings.database_url, settings.home) as state,
+    ):
+        who, bounds = f"user id {os.getuid()}", settings.retention
+        cleaner = Cleaner(root=_root(), bounds=bounds, store=store, state=state, who=who)
         cleaned = cleaner.clean(dry_run=dry_run)
     if as_json:
         say(as_json_text(cleaned))
@@ -177,23 +180,10 @@ def await_end(folder: LaunchFolder) -> LaunchStatus:
     for last in statuses(folder):
         if told := stopping.look(last):
             say(told, err=True)
-            wait_until(lambda: not marked_pids(mark), _JOBS_END_S)
+            # Guard and shims take less, also where jobs ignore signals.
+            wait_until(lambda: not marked_pids(mark), 30.0)
             check_none(marked_pids(mark))
     return last
-
-
-@contextmanager
-def _cleaner() -> Generator[Cleaner]:
-    """Removes old launches of this host, and rows of the store and the service's tables."""
-    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
-
-    settings = read_settings()
-    with ExitStack() as stack:
-        store = stack.enter_context(open_store(settings.database_url, settings.home))
-        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
-        who = f"user id {os.getuid()}"
-        root, bounds = _root(), settings.retention
-        yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
 
 
 def _root() -> Path:
