@@ -29,6 +29,35 @@ def open_home(home: Path, *below: str) -> Path:
     return private_folder(home, *below, ours=_OURS)
 
 
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes | None:
+    """The beginning of a file that another user may have put there.
+
+    Args:
+        path: Its last part may be anything; the folders before it must be ours.
+        most_bytes: Of it.
+        owner: Number of the user whose file it must be; None: anybody's.
+
+    Returns:
+        None where there is none, or it is no plain file, or not that user's.
+    """
+    try:
+        file = os.open(path, _READ)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
+            return None
+        return os.read(file, most_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
 _LOCKS = Path("/proc/locks")
 """As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range."""
 

@@ -18,13 +18,13 @@ Verdict = Literal["right", "wrong", "differ"]
 """right: every value was finite, and the first ones agree with those at the full GPU; wrong: one
 was not finite; differ: one is further from the full GPU's than the job's tolerance."""
 
-VERDICT_FLAGS: Mapping[Verdict | None, str] = {"wrong": "wrong-results", "differ": "results-differ"}
+VERDICT_FLAGS: Mapping[str | None, str] = {"wrong": "wrong-results", "differ": "results-differ"}
 
 TOLERANCE = 0.01
 """Largest relative difference of a value from the full GPU's, where a job does not say its own."""
 
 
-def verdict_flags(verdicts: Iterable[Verdict | None]) -> tuple[str, ...]:
+def verdict_flags(verdicts: Iterable[str | None]) -> tuple[str, ...]:
     """The flags of a window whose jobs got these verdicts, each once."""
     return tuple(dict.fromkeys(VERDICT_FLAGS[v] for v in verdicts if v in VERDICT_FLAGS))
 

@@ -232,7 +232,7 @@ CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
 def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
     """What was seen of a job that had the whole GPU to itself, by columns of a point."""
     active = seen.get("sm_active_percent", WHOLE)
-    waits = seen["job_cpu_percent"] >= CORE_PERCENT and active < IDLE_PERCENT
+    waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
     # A server that declares no demand has that which arrives.
     demand = seen["rate"] if job.progress.histogram else None
     return SoloPoint(
@@ -245,8 +245,8 @@ def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
         units_total=gpu.units_total,
         driver=gpu.driver,
         power_limit_w=gpu.power_limit_w,
-        source="watch",
-        host=socket.gethostname(),
+        source=seen.pop("source", "watch"),
+        host=seen.pop("host", socket.gethostname()),
         flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
         **seen,
     )

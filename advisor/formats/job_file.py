@@ -15,10 +15,10 @@ Only `command` is required. `advisor.core.job` has the meaning and the default o
 import dataclasses
 import hashlib
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import get_args
@@ -36,7 +36,7 @@ from advisor.core.job import (
 )
 from advisor.core.wording import NAME, count_of, unknown_job
 from advisor.errors import InputError
-from advisor.files import others_write_to
+from advisor.files import others_write_to, read_plain
 from advisor.formats import yaml_fields as read
 from advisor.scrape.fetch import address_of
 from advisor.settings import LIMIT_VARIABLES, OUR_VARIABLES, job_folders
@@ -190,18 +190,26 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
 
 SCRIPTS = (".py", ".sh")
 
+AUTO = "auto"
+"""In the place of a name: the job is named after what it runs, by `seen_job`."""
+
 
 def seen_job(
-    command: Sequence[str], workdir: Path | None, progress: ProgressSettings, jobs_dir: Path
+    command: Sequence[str],
+    workdir: Path | None,
+    progress: ProgressSettings,
+    jobs_dir: Path | None = None,
+    image: str = "",
 ) -> Job:
     """The job of a process that nobody has named: of a folder the one with the same mark.
 
     The mark is a hash of the words and of the content of the script, or of the program where it is
-    none of Python. The path up to it, folder, environment and pid make no difference, so that the
-    same script is the same job wherever it lies.
+    none of Python; of a container that of its image, by digest where that is given. The path up to
+    it, folder, environment and pid make no difference, so that the same script is the same job
+    wherever it lies.
     """
-    place, mark = _mark(command, workdir)
-    for job in sound_jobs(jobs_dir)[0]:
+    place, mark = _mark(command, workdir, image)
+    for job in sound_jobs(jobs_dir)[0] if jobs_dir else ():
         if _mark(job.command, job.workdir)[1] == mark:
             return job
     program = re.sub(r"\.(py|sh)$", "", Path(command[place]).name.lower())
@@ -210,7 +218,7 @@ def seen_job(
     return Job(name=name, command=tuple(command), workdir=workdir, progress=progress)
 
 
-def _mark(command: Sequence[str], workdir: Path | None) -> tuple[int, str]:
+def _mark(command: Sequence[str], workdir: Path | None, image: str = "") -> tuple[int, str]:
     """Place of the script, module or program in a command, and the hash that tells jobs apart."""
     scripts = [n for n, word in enumerate(command) if word.endswith(SCRIPTS)]
     programs = [n for n, w in enumerate(command) if not w.startswith("-") and not _is_python(w)]
@@ -219,9 +227,12 @@ def _mark(command: Sequence[str], workdir: Path | None) -> tuple[int, str]:
     if _is_python(command[0]):
         parts[0] = "python"
     parts += command[place + 1 :]
-    with suppress(OSError):
-        if scripts or place == 0:
-            content = ((workdir or Path()) / command[place]).read_bytes()
+    if image:
+        parts.append(image.rpartition("@")[2])
+    elif scripts or place == 0:
+        # Another user may have put there what is no file, or has no end.
+        real = os.path.realpath((workdir or Path()) / command[place])
+        if (content := read_plain(Path(real), 2**26)) is not None:
             parts.append(hashlib.sha256(content).hexdigest())
     return place, hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()
 

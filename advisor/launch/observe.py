@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
+from datetime import datetime, timedelta
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -32,6 +33,7 @@ from advisor.core.records import (
     with_job_energy,
 )
 from advisor.errors import AdvisorError
+from advisor.formats.moments import to_exact_text
 from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
@@ -40,7 +42,6 @@ from advisor.launch.spec import (
     Drift,
     Forecast,
     JobStatus,
-    LaunchPart,
     LaunchSet,
     Ledger,
     State,
@@ -101,27 +102,30 @@ def _of_stretch(
     monitor: SetMonitor, number: int, gpu: Gpu, *, launch_id: str, state: State
 ) -> Observation:
     stretch = monitor.account.stretches[number]
-    rates, power_w = stretch.rates(), stretch.power_w()
-    known = [monitor.pair.parts[n] for n in stretch.numbers]
     forecast = monitor.forecasts.get(stretch.numbers)
-    speeds = [relative(rate, part.solo_rate) for rate, part in zip(rates, known, strict=True)]
-    flags = tuple(_flags(monitor, stretch, rates, known))
-    seen = Observation(
+    known = [monitor.pair.parts[n] for n in stretch.numbers]
+    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
+    held = max(job.gpus for job in monitor.pair.jobs)
+    is_foreign = not monitor.account.foreign().keys().isdisjoint(stretch.numbers)
+    found = (
+        *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
+        *sorted(stretch.flags),
+        *((SEVERAL_GPUS,) if held > 1 else ()),
+        *((FOREIGN_HOST,) if is_foreign else ()),
+    )
+    return observed(
+        gpu,
+        _parts(monitor, stretch, forecast),
+        [part.share_rate for part in known],
+        held * min(idle) if idle else None,
+        found,
         launch_id=launch_id,
         stretch=number,
-        parts=_parts(monitor, stretch, forecast),
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=gpu.units_total,
-        power_limit_w=gpu.power_limit_w,
-        driver=gpu.driver,
         mode=monitor.mode,
-        power_w=power_w,
+        power_w=stretch.power_w(),
         energy_j=stretch.energy_j,
         overlap_s=stretch.overlap_s,
         settled_s=stretch.settled_s(),
-        work_per_joule=work_per_joule(speeds, power_w),
-        energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, known),
         model_version=forecast and forecast.model_version,
         predicted_power_w=forecast and forecast.power_w.value,
         predicted_work_per_joule=forecast and forecast.work_per_joule.value,
@@ -129,31 +133,48 @@ def _of_stretch(
         state=state if number == 0 else _state(monitor, stretch),
         started_at=stretch.started_at,
         host=socket.gethostname(),
-        tool_version=advisor.__version__,
-        flags=flags,
     )
-    idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
-    held = max(job.gpus for job in monitor.pair.jobs)
-    return with_job_energy(seen, held * min(idle) if idle else None)
 
 
-def _flags(
-    monitor: SetMonitor,
-    stretch: Stretch,
-    rates: Sequence[float | None],
-    known: Iterable[LaunchPart],
-) -> Iterator[str]:
-    if None in rates:
-        yield "not-settled"
-    if monitor.limit_broken:
-        yield LIMIT_BROKEN
-    yield from sorted(stretch.flags)
-    if any(job.gpus > 1 for job in monitor.pair.jobs):
-        yield SEVERAL_GPUS
-    if not monitor.account.foreign().keys().isdisjoint(stretch.numbers):
-        yield FOREIGN_HOST
-    yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))
-    yield from verdict_flags(monitor.jobs[n].results for n in stretch.numbers)
+def observed(
+    gpu: Gpu,
+    parts: tuple[ObservedPart, ...],
+    share_rates: Iterable[float | None],
+    idle_power_w: float | None,
+    found: Sequence[str],
+    **seen: Any,
+) -> Observation:
+    """The record of jobs that ran together, with what follows from what each did.
+
+    Args:
+        gpu: On which they ran.
+        parts: Of each job.
+        share_rates: Of each job alone at its share; None: not known.
+        idle_power_w: Of the GPU without them.
+        found: Flags of what was found wrong meanwhile; of another host's profile nothing is saved.
+        seen: Other columns.
+    """
+    rates, power_w = [part.rate for part in parts], seen["power_w"]
+    speeds = [relative(part.rate, part.solo_rate) for part in parts]
+    record = Observation(
+        parts=parts,
+        gpu_model=gpu.model,
+        gpu_uuid=gpu.uuid,
+        units_total=gpu.units_total,
+        power_limit_w=gpu.power_limit_w,
+        driver=gpu.driver,
+        work_per_joule=work_per_joule(speeds, power_w),
+        energy_saved=None if FOREIGN_HOST in found else energy_saved(power_w, rates, parts),
+        tool_version=advisor.__version__,
+        flags=(
+            *(("not-settled",) if None in rates else ()),
+            *found,
+            *_pace_flags(zip(rates, share_rates, strict=True)),
+            *verdict_flags(part.results for part in parts),
+        ),
+        **seen,
+    )
+    return with_job_energy(record, idle_power_w)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
@@ -196,7 +217,7 @@ def _parts(
     )
 
 
-def pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
+def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[str]:
     """Whether a job went far beyond what its profile says of its share alone, or stood still.
 
     Of each job its rate and that of the profile; None: not known.
@@ -225,7 +246,7 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
         # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
         # speed does not tell whether it has a limit.
         tells = whole is not None and alone is not None and whole > FASTEST * alone
-        one.too_fast = tells and TOO_FAST in pace_flags([(rate, alone)])
+        one.too_fast = tells and TOO_FAST in _pace_flags([(rate, alone)])
         if one.too_fast and rate and alone:
             yield (
                 f"pace {number}",
@@ -434,12 +455,23 @@ class Keeper:
                 self._warn(f"the observation is not in the store: {error}")
 
     def _seen_alone(self) -> Iterator[SoloPoint]:
-        """The point of the only job, where it ran for long enough and nothing speaks against it."""
-        monitor, stretch = self._monitor, self._monitor.account.first
+        """The point of the only job, or of the one of two without limits that was left.
+
+        Where it ran for long enough and nothing speaks against it.
+        """
+        monitor, account = self._monitor, self._monitor.account
+        stretch, ended = account.first, monitor.first_ended
+        n, *others = sorted(range(len(monitor.jobs)), key=ended.__contains__)
         (rate, *_), power_w, seen_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
-        is_sound = not (len(monitor.jobs) > 1 or stretch.flags or monitor.is_void)
+        begun = datetime.fromisoformat(stretch.started_at)
+        if others:
+            begun += timedelta(seconds=stretch.overlap_s)
+            rate, seen_s = monitor.jobs[n].rest.rate(), account.rest_s
+            power_w = account.rest_energy_j and account.rest_energy_j / seen_s
+        several = len(others) > 1 or any(job.gpus > 1 for job in monitor.pair.jobs)
+        is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
         if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
-            part = monitor.pair.parts[0]
+            part = monitor.pair.parts[n]
             yield seen_point(
                 part.job,
                 self._gpu,
@@ -447,10 +479,10 @@ class Keeper:
                 rate_unit=part.job.progress.unit,
                 power_w=power_w,
                 idle_power_w=part.idle_power_w,
-                latency_p50_ms=stretch.latency_ms(0, 50),
-                latency_p99_ms=stretch.latency_ms(0, 99),
+                latency_p50_ms=None if others else stretch.latency_ms(n, 50),
+                latency_p99_ms=None if others else stretch.latency_ms(n, 99),
                 window_s=seen_s,
-                started_at=stretch.started_at,
+                started_at=to_exact_text(begun),
                 run=self._folder.launch_id,
                 **self._alone,
             )

@@ -118,14 +118,17 @@ class SetMonitor:
         return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
 
     def of_only_job(self) -> dict[str, Any] | None:
-        """Columns of a point: what the only job did to the whole GPU; None: it has not all of it.
+        """Columns of a point: what the only job, or the last one without a limit, does to the GPU.
+
+        None: it has not all of it.
 
         Raises:
             SourceError: the GPU cannot be read.
         """
-        if self.pair.split.shares != (WHOLE,) or self.jobs[0].over:
+        running, shares = self.running_numbers(), {*self.pair.split.shares}
+        if len(running) != 1 or shares != {WHOLE} or self.pair.split.below_normal:
             return None
-        job, read_s = self.jobs[0].job, self._now_s() - self.begun_s
+        job, read_s = self.jobs[running[0]].job, self._now_s() - self.begun_s
         counters = counters_of(self._source.read([*COUNTERS]))
         return {
             **asdict(counters),

@@ -29,7 +29,7 @@ from advisor.predict.predictions import (
     joined,
     possible_speeds,
 )
-from advisor.predict.profiles import P99_MEASURED, Floats, Profile, kind_of
+from advisor.predict.profiles import NEEDED, P99_MEASURED, Floats, Profile, kind_of
 from advisor.predict.sets import fills, is_by_physics
 
 
@@ -169,6 +169,12 @@ class _ErrorModel:
     noise: float
     of_card: float
     least: float
+
+    def alike(self, apart_percent: Floats) -> Floats:
+        """How much of the variance is the same at shares that lie so far apart."""
+        return self.of_jobs + (1 - self.of_jobs) * np.exp(
+            -((apart_percent / self.reach_percent) ** 2)
+        )
 
 
 SPEED = _ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
@@ -350,23 +356,64 @@ class _Seen:
         of_rows = [(self.splits[row], self.law[row]) for row in rows]
         kinds = np.array([f"{s.sharing} {s.below_normal} {law}" for s, law in of_rows])
         places = np.array([*itertools.zip_longest(*(shares[row] for row in rows), fillvalue=0.0)]).T
-        apart = np.linalg.norm(places[:, None] - places[None, n:], axis=2) / errors.reach_percent
-        alike = errors.of_jobs + (1 - errors.of_jobs) * np.exp(-(apart**2))
+        alike = errors.alike(np.linalg.norm(places[:, None] - places[None, n:], axis=2))
         same_kind = kinds[:, None] == kinds[None, n:]
         same_card = (cards[:, None] == cards[None, n:]) & (cards != "")[:, None]
         covariances = np.outer(own, own[n:]) * alike * same_kind
         covariances = covariances + np.outer(of_card, of_card[n:]) * same_card
         towards, among = np.split(covariances, [n])
         logs = np.log([x / was for (_, x), was in zip(seen, value[n:], strict=True)])
-        weights = np.linalg.solve(among + errors.noise**2 * np.eye(known), towards.T).T
         before = spread[:n]
-        explained = (weights * towards).sum(axis=1)
+        moves, explained = _conditioned(among + errors.noise**2 * np.eye(known), towards, logs)
         after = np.sqrt(
             np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
         )
-        moves, left = (weights @ logs).tolist(), (after / before).tolist()
-        moved = map(_moved, *expected[:, :n].tolist(), moves, after.tolist(), left)
+        left = (after / before).tolist()
+        moved = map(_moved, *expected[:, :n].tolist(), moves.tolist(), after.tolist(), left)
         return np.array([*moved]).T
+
+
+def _conditioned(among: Floats, towards: Floats, logs: Floats) -> tuple[Floats, Floats]:
+    """What is expected after these, and how much of the variance they explain, shape (n,) each.
+
+    `among` are their covariances with the noise of each, `towards` those of what is asked.
+    """
+    weights = np.linalg.solve(among, towards.T).T
+    return weights @ logs, (weights * towards).sum(axis=1)
+
+
+def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) -> Profile:
+    """An estimated profile after what its job did beside others.
+
+    What the estimate is off by is nearly the same at shares that are near each other; what the job
+    does for each step is not in doubt, so counters go with its rate.
+
+    Args:
+        profile: With a `doubt`.
+        shares: Of the job each time, percent, shape (n,).
+        logs: Of its rate and its power, observed for each 1 expected; shape (2, n).
+        spreads: Standard deviations of these, without the profile's own.
+    """
+    own, there = np.array(profile.doubt), profile.doubt_at(shares)
+    found = [
+        _conditioned(
+            np.outer(seen, seen) * errors.alike(shares[:, None] - shares) + np.diag(spread**2),
+            np.outer(mine, seen) * errors.alike(profile.shares[:, None] - shares),
+            log,
+        )
+        for errors, mine, seen, log, spread in zip(
+            (SPEED, POWER), own, there, logs, spreads, strict=True
+        )
+    ]
+    values = dict(profile.values) | {
+        name: np.minimum(np.maximum.accumulate(was * np.exp(move)), was[-1])
+        for name, (move, _) in zip(NEEDED, found, strict=True)
+        for was in [profile.values[name]]
+    }
+    paces = values["rate"] / profile.values["rate"]
+    values |= {name: values[name] * paces for name in values.keys() - {*NEEDED, "sm_clock_mhz"}}
+    left = own**2 - np.array([explained for _, explained in found])
+    return replace(profile, values=values, doubt=np.sqrt(np.maximum(left, 0.0)))
 
 
 def _moved(

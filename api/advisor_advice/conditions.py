@@ -8,15 +8,26 @@ import functools
 import itertools
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
-from advisor.core.records import REPLAY_SOURCE, Observation, PairPoint, SoloPoint, doubt
+from advisor.core.objectives import NORMAL_90
+from advisor.core.records import (
+    REPLAY_SOURCE,
+    UNCOUNTED_UNIT,
+    Observation,
+    PairPoint,
+    SoloPoint,
+    doubt,
+    grouped,
+)
 from advisor.predict.card_factor import (
     CardFactor,
     CardPredictor,
@@ -25,16 +36,30 @@ from advisor.predict.card_factor import (
     reference_logs,
 )
 from advisor.predict.kernels import Kernels, MeanEstimate, kernels_beside
-from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
+from advisor.predict.measured import (
+    POWER,
+    SPEED,
+    MeasuredPredictor,
+    Window,
+    Windows,
+    narrowed,
+    windows_of,
+)
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
-from advisor.predict.profiles import Profile, hold_several
+from advisor.predict.profiles import Floats, Profile, hold_several
 from advisor.predict.sets import AnyWay, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import undisputed
 from advisor.validity.safe_counts import CheckedCounts, check_for
 from advisor.wire.answers import DriftedJob, MeasuredTogether
-from advisor_advice.profiles import ProfileSet, begun_store, checked_on, known_profiles
+from advisor_advice.profiles import (
+    ProfileSet,
+    begun_store,
+    checked_on,
+    known_profiles,
+    or_estimated,
+)
 from advisor_data import Store
 from advisor_data.bundled import (
     bundled_points_together,
@@ -64,17 +89,23 @@ class Expected:
     prediction: Prediction
 
 
-def profiles_of(jobs: Iterable[str], store: Store | None) -> ProfilesByModel:
+def profiles_of(
+    jobs: Iterable[str], store: Store | None, *, or_seen: bool = False
+) -> ProfilesByModel:
     """Profiles of jobs by name; those measured here go before the bundled ones.
+
+    With `or_seen` also what is estimated of jobs that were seen only.
 
     Raises:
         StoreError: the store cannot be read.
+        ModelError: the head that estimates is damaged.
     """
     names = sorted(set(jobs))
-    points = (p for name in names for p in store.solo_points(job=name)) if store else ()
+    points = [p for name in names for p in store.solo_points(job=name)] if store else []
     own = known_profiles(points, names)
     bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
     known = {name: own[name].before(bundled[name]) for name in names}
+    known = or_estimated(known, points) if or_seen else known
     return {
         (name, model): profile
         for name, of_job in known.items()
@@ -144,10 +175,13 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
 def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
     """Rates of a launch as on the hosts of the profiles, where it ran beside none of their cards.
 
-    A speed is the rate over the rate alone on the same host, which the launch has measured.
+    A speed is the rate over the rate alone on the same host, which the launch has measured. Rates
+    say nothing of a job that was not counted when it was seen.
     """
     return tuple(
-        part.rate and part.rate / part.solo_rate * profile.whole_gpu_rate
+        None
+        if profile.rate_unit == UNCOUNTED_UNIT != part.rate_unit
+        else part.rate and part.rate / part.solo_rate * profile.whole_gpu_rate
         if part.solo_rate and seen.gpu_uuid not in profile.gpu_uuids
         else part.rate
         for part, profile in zip(seen.parts, profiles, strict=True)
@@ -279,6 +313,8 @@ class Conditions:
     """What was measured of jobs together."""
     kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
     """By job and GPU model, of jobs that no probe ran beside."""
+    hours: tuple[Expected, ...] = ()
+    """Launches of one job that was only seen beside others that are known."""
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -290,6 +326,8 @@ class Conditions:
             else p
             for p in profiles
         )
+        hours = self._hours(profiles)
+        profiles = tuple(narrowed_by(p, hours) for p in profiles)
         if self._is_used(profiles) and self.factor:
             predictor = CardPredictor(predictor, profiles, self.factor)
             profiles = predictor.brought(profiles)
@@ -335,6 +373,15 @@ class Conditions:
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
+        beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
+        for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
+            yield f"of {job} also {beside[job]} launches beside profiled jobs tell"
+
+    def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
+        """Those on their GPU model; what these very jobs did is among the windows."""
+        model, asked = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
+        seen = [(one, one.observation) for one in self.hours]
+        return [one for one, of in seen if of.gpu_model == model and of.jobs != asked]
 
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""
@@ -369,6 +416,7 @@ class Experience:
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
     kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
+    hours: tuple[Expected, ...] = ()
 
     def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
         """For jobs on a GPU model, and on a card where it is known.
@@ -382,6 +430,7 @@ class Experience:
             drifts=self.drifts,
             outdated=self.outdated,
             kernels=self.kernels,
+            hours=self.hours,
         )
 
     def only_card(self, gpu_model: str) -> str | None:
@@ -439,14 +488,56 @@ def experience_of(
     seen = tuple(undisputed([*newest, *page]))
     if not seen:
         return Experience()
-    profiles = profiles_of({job for one in seen for job in one.jobs}, store)
-    expected = expected_of(seen, profiles, predictor, checked)
+    profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
+    all_ = expected_of(seen, profiles, predictor, checked)
+    by_unsure = grouped(all_, lambda one: sum(p.doubt is not None for p in one.profiles))
+    # An estimate that is off is no drift, nor is it the card.
+    expected = by_unsure.get(0, [])
     return Experience(
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
         outdated=outdated_checks(seen, home),
-        kernels=fitted_kernels(expected),
+        kernels=fitted_kernels(all_),
+        hours=tuple(by_unsure.get(1, ())),
     )
+
+
+def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
+    """The estimated profile of a job after what it did in these.
+
+    Launches of the same jobs at one split are off alike, by what is not known of sets: with their
+    number only the noise falls.
+    """
+    key, told = (profile.job, profile.gpu_model), list[tuple[float, Floats, Floats]]()
+    is_meant = profile.doubt is not None and not profile.serving
+    together = grouped(
+        (o for o in launches if is_meant and key in {(p.job, p.gpu_model) for p in o.profiles}),
+        lambda one: (one.observation.jobs, one.prediction.split),
+    )
+    for (jobs, split), alike in together.items():
+        n, expected = jobs.index(profile.job), alike[0].prediction
+        seen = [
+            both
+            for one in alike
+            for rates in [_rates_as_profiled(one.observation, one.profiles)]
+            if all(both := (rates[n], one.observation.power_w))
+        ]
+        if seen:
+            share = np.array([split.shares[n]])
+            ends = expected.parts[n].rate, expected.power_w
+            value, low, high = np.array([astuple(of) for of in ends]).T
+            # Of what the job draws more, the card shows a part.
+            times = np.array([1.0, value[1] / profile.at(share, "power_w")["power_w"][0]])
+            errors = np.array([(of.noise, of.least, of.of_card) for of in (SPEED, POWER)])
+            noise, least, card = times * errors.T
+            whole = times * np.log(np.maximum(value / low, high / value)) / NORMAL_90
+            of_sets = np.maximum(whole**2 - profile.doubt_at(share)[:, 0] ** 2, least**2)
+            spread = np.sqrt(of_sets + card**2 + noise**2 / len(seen))
+            told.append((split.shares[n], times * np.log(seen / value).mean(axis=0), spread))
+    if not told:
+        return profile
+    shares, logs, spreads = (np.array([*of]) for of in zip(*told, strict=True))
+    return narrowed(profile, shares, logs.T, spreads.T)
 
 
 def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
@@ -465,7 +556,9 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
         for (profile, part), (probe, beside) in itertools.permutations(seats):
             if profile.kernels or profile.serving or probe.serving or not has_short_blocks(probe):
                 continue
-            if not (probe.kernels and part.rate and beside.rate):
+            if not (probe.kernels and part.rate and beside.rate) or (
+                profile.rate_unit != part.rate_unit
+            ):
                 continue
             n = probe.kernels.per_unit
             told = kernels_beside(

@@ -39,8 +39,8 @@ import numpy as np
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
-from advisor.core.records import FILLS_PERCENT
-from advisor.core.wording import count_of
+from advisor.core.records import FILLS_PERCENT, SoloPoint
+from advisor.core.wording import NAME, count_of
 from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError
 from advisor.files import replace_file
@@ -549,24 +549,43 @@ class AuditTotals:
 
         best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
         return tuple(
-            _host_set(team.jobs, self._set(team.key), saved[team.key])
+            _host_set(team.jobs, self._set(team.key), saved[team.key], asked_so(team.jobs))
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 
-def _host_set(jobs: Sequence[Workload], one: PackedSet, saved: Interval) -> HostSet:
-    """Jobs as one set, with what it saves."""
+def _host_set(
+    jobs: Sequence[Workload], one: PackedSet, saved: Interval, command: str = ""
+) -> HostSet:
+    """Jobs as one set, with what it saves, and the command for it: else that of a launch here."""
     split = "/".join(f"{share:g}" for share in one.shares)
     names = [job.known_as.partition(" (")[0] for job in jobs]
     # Labels are chosen by whoever may start a pod.
-    command = ["advisor", "launch", *names, "--split"]
+    launch = ["advisor", "launch", *names, "--split"]
     return HostSet(
         jobs=tuple(job.name for job in jobs),
         speeds=one.speeds,
         limits_percent=one.shares,
         power_w=one.power_w,
         saved_w=saved,
-        command=shlex.join([*command, split if min(one.shares) < WHOLE else "uncapped"]),
+        command=command or shlex.join([*launch, split if min(one.shares) < WHOLE else "uncapped"]),
+    )
+
+
+def asked_so(jobs: Sequence[Workload]) -> str:
+    """How two jobs of a cluster ask for each other when they are started again.
+
+    Batch jobs by what prints how they were submitted, with a name after what they run; pods by
+    their annotations; of jobs without a name what names them.
+    """
+    a, b = (job.known_as for job in jobs)
+    if a.isdecimal() and b.isdecimal():
+        return f"sacct -XnPj {a},{b} -o submitline | sed 's/ / --comment=advisor:job=auto /'"
+    if not (NAME.fullmatch(a) and NAME.fullmatch(b)):
+        return "advisor watch"
+    return "; ".join(
+        f"pods of {one}: advisor.dev/job: {one}, advisor.dev/with: {other}"
+        for one, other in dict.fromkeys(((a, b), (b, a)))
     )
 
 
@@ -638,6 +657,7 @@ class Audit:
     Attributes:
         left_out: Jobs that are not listed, since there are many.
         first_pairs: To begin with, the best first.
+        kept: Jobs of which what was seen is kept under their names, for advice.
         not_seen: Sentences: what the series do not show.
         to_prove: Sentences: what only a launch would show.
     """
@@ -650,6 +670,7 @@ class Audit:
     jobs: tuple[SeenJob, ...]
     left_out: int
     first_pairs: tuple[HostSet, ...]
+    kept: int
     not_seen: tuple[str, ...]
     to_prove: tuple[str, ...]
 
@@ -826,8 +847,10 @@ def audit(
     wanted: Wanted,
     on_progress: TellProgress,
     keep: IO[bytes] | None = None,
-) -> Audit:
+) -> tuple[Audit, list[SoloPoint]]:
     """Read a source, or go on reading it, and say what sharing would give.
+
+    What was seen of each named workload of one GPU comes with it, for advice.
 
     Args:
         source: Of the series.
@@ -878,11 +901,17 @@ def audit(
         prices=wanted.prices,
         saved=saved(walk.walked, walk.packers, worlds),
     )
-    return _answer(source, wanted, totals, len(pages.mig()), worlds)
+    points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
+    return _answer(source, wanted, totals, len(pages.mig()), worlds, len(points)), points
 
 
 def _answer(
-    source: Source, wanted: Wanted, totals: AuditTotals, mig: int, worlds: Sequence[Packers]
+    source: Source,
+    wanted: Wanted,
+    totals: AuditTotals,
+    mig: int,
+    worlds: Sequence[Packers],
+    kept: int,
 ) -> Audit:
     strays = source.asked.strays
     left_out = f"{strays:,} samples are left out: their times are over a year off the others"
@@ -909,6 +938,7 @@ def _answer(
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
+        kept=kept,
         not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )

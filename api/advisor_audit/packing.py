@@ -15,14 +15,17 @@ import functools
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS, Gpu
+from advisor.core.job import Job
 from advisor.core.objectives import Aim, Prices
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
+from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import (
     LEVELS,
@@ -77,15 +80,19 @@ class SeenWorkload:
     """What was seen of a workload.
 
     Attributes:
+        gpu: On which it was seen last.
         activity: Over its seconds.
+        busy: Of each channel at work, the sum of values times seconds, and the seconds.
         memory_mib: The most of one pod.
         pods: Hashes of their names: a name has fifty times as many bytes.
     """
 
     model: str = ""
+    gpu: str = ""
     busy_s: float = 0.0
     paused_s: float = 0.0
     activity: Blocks = (0.0, 0.0, 0.0)
+    busy: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     energy_j: float = 0.0
     memory_mib: float = 0.0
     pods: set[int] = field(default_factory=set[int])
@@ -104,7 +111,7 @@ class SeenWorkload:
     def add(self, one: Segment) -> None:
         """One more segment of it."""
         span_s = one.end_s - one.begin_s
-        self.model = one.model
+        self.model, self.gpu = one.model, one.gpu
         self.pods.add(hash(one.owner))
         self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
         self.energy_j += span_s * one.means.get(POWER, 0.0)
@@ -113,6 +120,9 @@ class SeenWorkload:
             self.paused_s += span_s
         else:
             self.busy_s += span_s
+            for channel, value in one.means.items():
+                total, seconds = self.busy.get(channel, (0.0, 0.0))
+                self.busy[channel] = total + value * one.seen_s, seconds + one.seen_s
             if active is not None:
                 inside = (one.spread * active) ** 2
                 self.activity = joined(self.activity, active, one.seen_s, inside)
@@ -245,6 +255,41 @@ class Survey:
             # Wide cells of what matters less.
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
+
+    def points(self, begin: str) -> Iterator[SoloPoint]:
+        """What was seen of workloads of one GPU since `begin` (ISO 8601, UTC), by their names.
+
+        A batch job's number names no job, and of one with a profile that is known.
+        """
+        several = set(map(workload_of, self.several))
+        for workload, seen in self.seen.items():
+            name, model = workload.known_as, seen.model
+            means = {channel: total / s for channel, (total, s) in seen.busy.items() if s}
+            is_named = NAME.fullmatch(name) and not name.isdecimal() and workload not in several
+            if not is_named or (model, name) in self.known or POWER not in means:
+                continue
+            read: dict[str, Any] = {n: means[n] for n in (POWER, *COLUMNS) if n in means}
+            if seen.busy_s >= KEPT_S:
+                yield seen_point(
+                    # What looks like a server keeps its load.
+                    Job(name=name, command=(), offered_rate=1.0 if seen.is_server else None),
+                    Gpu(
+                        uuid=seen.gpu,
+                        model=model,
+                        units_total=CARD_UNITS.get(model),
+                        power_limit_w=self.limit_w(model),
+                    ),
+                    rate=1.0,
+                    rate_unit=UNCOUNTED_UNIT,
+                    memory_used_mib=seen.memory_mib or None,
+                    idle_power_w=self.idle_power_w(model) if model in self.idle_w else None,
+                    window_s=seen.busy_s,
+                    started_at=begin,
+                    run="audit",
+                    source="audit",
+                    host=None,
+                    **read,
+                )
 
     def count(self, one: Segment, kind: SeenKind) -> None:
         """One more window of a kind."""

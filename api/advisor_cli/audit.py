@@ -35,6 +35,7 @@ from advisor_audit.sources import (
 )
 from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
 from advisor_cli.progress import progress
+from advisor_data import open_store
 from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
@@ -73,7 +74,8 @@ def audit(
 ) -> None:
     """Say what sharing would give a cluster, from the metrics that it has already.
 
-    Reads only. What ended early goes on with the same command.
+    Changes no job, and keeps what it sees of each for advice. What ended early goes on with the
+    same command.
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
@@ -110,7 +112,7 @@ def audit(
                     _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
                 source = SeriesFile(file, step_s=step)
-            found = make_audit(source, folder, wanted, tell, kept)
+            found, points = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
         raise typer.Exit(STOPPED) from None
@@ -118,6 +120,9 @@ def audit(
         replace_file(out, page(found).encode(), PUBLIC_FILE)
         replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
+    if points:
+        with open_store(settings.database_url, settings.home) as store:
+            store.add(points)
     screen = Said(headline=headline(found), lines=tuple(_lines(found, out)))
     say(as_json_text(found)) if as_json else print_screen(screen)
 
@@ -214,7 +219,8 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     if now.cost is not None and shared.cost is not None:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
+    known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card{known}"
     yield from (
         ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
     )

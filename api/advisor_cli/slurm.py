@@ -61,5 +61,6 @@ def match(
     log_lines(logging.StreamHandler(), log_format)
     site = read_settings_file(settings_file)
     stop = ended_by_signals()
-    with client_of(site.address, service_ca, read_settings()) as client:
-        run_match(site, client, stop)
+    settings = read_settings()
+    with client_of(site.address, service_ca, settings) as client:
+        run_match(site, client, stop, settings.jobs_dir)

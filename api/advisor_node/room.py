@@ -8,45 +8,43 @@ pipe or a device there is no progress.
 """
 
 import logging
-import os
-import stat
 import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Generic, Protocol, TypeVar
 
-import advisor
 from advisor.client import ApiError, Client, ClientError, ProfilePoints
 from advisor.core.gpu import WHOLE, Gpu, Share
-from advisor.core.job import TOLERANCE, Reported, Verdict, judge, verdict_flags
+from advisor.core.job import TOLERANCE, Job, ProgressSettings, Reported, Verdict, judge
 from advisor.core.records import (
     DOUBTFUL,
     LIMIT_BROKEN,
+    SEEN,
     SETTLE_S,
     UNCOUNTED,
+    UNCOUNTED_UNIT,
     JobLoad,
     Observation,
     ObservedPart,
+    Record,
     SoloPoint,
     divide_energy,
-    with_job_energy,
 )
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
+from advisor.files import read_plain
 from advisor.formats.moments import to_exact_text
-from advisor.launch.account import energy_saved
 from advisor.launch.job_monitor import RECENT_S, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
-from advisor.launch.observe import pace_flags
-from advisor.launch.set_monitor import work_per_joule
+from advisor.launch.observe import observed
 from advisor.launch.spec import OVER, State
 from advisor.progress import LATENCIES_AT
 from advisor.runtime.backend import MpsBackend, Sight, check_environments, check_granted, look
@@ -54,9 +52,8 @@ from advisor.runtime.counting import Tally, parse_fault, parse_reported
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.settings import Settings
 from advisor.validity.points import is_usable
+from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, read_means
 from advisor_profiling.testbed import open_source
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +72,7 @@ class ProgressReading:
 
 def read_progress(path: Path) -> ProgressReading | None:
     """How far a job is; None where it has no such file, or something else in its place."""
-    data = read_plain(path, LATENCIES_AT)
-    return None if data is None else parse_progress(data)
-
-
-def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes | None:
-    """The beginning of a file that another user may have put there.
-
-    Args:
-        path: Its last part may be anything; the folders before it must be ours.
-        most_bytes: Of it.
-        owner: Number of the user whose file it must be; None: anybody's.
-
-    Returns:
-        None where there is none, or it is no plain file, or not that user's.
-    """
-    try:
-        file = os.open(path, _READ)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
-            return None
-        return os.read(file, most_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    return parse_progress(read_plain(path, LATENCIES_AT) or b"")
 
 
 def parse_progress(data: bytes) -> ProgressReading | None:
@@ -420,7 +390,10 @@ class ReferenceCache:
 
 def reference_of(points: Iterable[SoloPoint]) -> Reference:
     """The reference in the points of one job on one GPU model."""
-    good = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
+    read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
+    counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
+    # What was seen on any host goes behind a profile, as elsewhere.
+    good = [point for point in counted if SEEN not in point.flags] or counted
     whole = [point for point in good if point.share_percent == WHOLE]
     if not whole:
         return Reference()
@@ -514,6 +487,8 @@ class Room(Generic[T]):
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
         self._strangers = frozenset[int]()
+        self._alone: SeenAlone | None = None
+        self._seen = list[Record]()
 
     @property
     def meters(self) -> Sequence[TenantMeter[T]]:
@@ -525,8 +500,11 @@ class Room(Generic[T]):
         """Of those that run or will run."""
         return [meter for meter in self.meters if not meter.tenant.over]
 
-    def look(self, tenants: Sequence[T]) -> list[Observation]:
-        """Look at everything once; gives what has come to its end."""
+    def look(self, tenants: Sequence[T]) -> list[Record]:
+        """Look at everything once; gives what has come to its end, and what is seen of one alone.
+
+        What is seen alone takes the place of what was seen of its beginning.
+        """
         present = frozenset(tenant.uid for tenant in tenants)
         for tenant in tenants:
             self._meters.setdefault(tenant.uid, TenantMeter(tenant)).tenant = tenant
@@ -550,6 +528,9 @@ class Room(Generic[T]):
         if sight is not None:
             self._look_for_strangers(sight, present)
         self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
+        with suppress(AdvisorError):
+            self._look_at_only(now.at_s, sight)
+        self._seen, seen = [], self._seen
         ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
         # Those that the node has no more, once nothing of them is still to be reported.
         for uid in self._meters.keys() - present - self._overlaps.uids:
@@ -557,7 +538,7 @@ class Room(Generic[T]):
             if not meter.steps:
                 why = "it reported no progress (docs/progress.md), so nothing could be observed"
                 LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
-        return ended
+        return [*seen, *ended]
 
     def doubt(self) -> None:
         """The limits of those that are there do not hold, or not for sure."""
@@ -595,6 +576,42 @@ class Room(Generic[T]):
                 )
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over
+
+    def _look_at_only(self, now_s: float, sight: Sight | None) -> None:
+        """Take note of what the only job does with the whole GPU, as `advisor watch` does.
+
+        Raises:
+            SourceError: the GPU does not answer.
+        """
+        pids = sorted(sight.computing | (sight.clients or frozenset[int]())) if sight else []
+        uids = {self._tenancy.tenant_of(pid) for pid in pids}
+        meter = self._meters.get(uids.pop() or "") if len(uids) == 1 else None
+        # Who was profiled is known better, and each point has the service read its profiles anew.
+        is_meant = meter and meter.tenant.share.percent == WHOLE and len(meter.reference.rates) < 2
+        if self._source is None or meter is None or not is_meant:
+            self._alone = None
+            return
+        if self._alone is None or self._alone.pid != pids[0]:
+            job = Job(name=meter.tenant.job, command=())
+            self._alone = SeenAlone(
+                pids[0],
+                job,
+                None,
+                lambda _pid, _job, seen: self._seen.append(replace(seen, host=self._tenancy.node)),
+            )
+        if meter.steps and not self._alone.told:
+            settings = ProgressSettings(unit=meter.reference.rate_unit)
+            self._alone.count_by(ToldProgress(settings, lambda: meter.steps))
+        means = {name: of for name, of in read_means(self._source).items() if of is not None}
+        is_sound = meter.proof.proven is True and not (meter.limit_broken or meter.unread)
+        look = GpuLook(
+            gpu=self._daemon.gpu,
+            means=means,
+            pids=tuple(pids),
+            is_whole=is_sound,
+            own_memory_mib=meter.memory_mib,
+        )
+        self._alone.add(now_s, look, meter.steps, meter.reference.idle_power_w)
 
     def _memory_mib(self, own: GpuUsers) -> float | None:
         try:
@@ -676,13 +693,12 @@ class Overlap(Generic[T]):
 
     def observe(self, node: str, scheduler: str) -> Observation:
         """What they did, as the service takes it in; its id begins with the scheduler."""
-        rates = [steps.rate() for steps in self._steps]
         parts = tuple(
             ObservedPart(
                 job=meter.tenant.job,
                 share_percent=meter.tenant.share.percent,
                 units=meter.proof.units,
-                rate=rate,
+                rate=steps.rate(),
                 rate_unit=meter.reference.rate_unit,
                 solo_rate=meter.reference.rate,
                 solo_power_w=meter.reference.power_w,
@@ -690,47 +706,29 @@ class Overlap(Generic[T]):
                 libraries=meter.libraries,
                 ended_first=meter.tenant.over,
             )
-            for meter, rate in zip(self.meters, rates, strict=True)
+            for meter, steps in zip(self.meters, self._steps, strict=True)
         )
-        power_w = self._joules.rate()
-        speeds = [relative(part.rate, part.solo_rate) for part in parts]
         states = {meter.tenant.state for meter in self.meters}
         who = [scheduler, *(meter.tenant.uid[:8] for meter in self.meters)]
-        seen = Observation(
+        whole = self._first and self._last and self._last.since(self._first)
+        not_proven = any(m.limit_broken or m.proof.proven is not True for m in self.meters)
+        return observed(
+            self._gpu,
+            parts,
+            [meter.reference.rate_at(meter.tenant.share.percent) for meter in self.meters],
+            idle_power_w(self.meters),
+            (
+                *((LIMIT_BROKEN,) if not_proven else ()),
+                *((UNCOUNTED,) if self._uncounted else ()),
+            ),
             launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
-            parts=parts,
-            gpu_model=self._gpu.model,
-            gpu_uuid=self._gpu.uuid,
-            units_total=self._gpu.units_total,
-            power_limit_w=self._gpu.power_limit_w,
-            driver=self._gpu.driver,
-            mode="mps",
-            power_w=power_w,
-            energy_j=self._first
-            and self._last
-            and self._last.since(self._first).whole_j(self._overlap_s),
+            power_w=self._joules.rate(),
+            energy_j=whole and whole.whole_j(self._overlap_s),
             overlap_s=self._overlap_s,
             settled_s=max(steps.span_s for steps in self._steps),
-            work_per_joule=work_per_joule(speeds, power_w),
-            energy_saved=energy_saved(power_w, rates, parts),
             state=next((s for s in ("failed", "finished") if s in states), "stopped"),
             started_at=self._started_at,
             host=node,
-            tool_version=advisor.__version__,
-            flags=self._flags(parts),
-        )
-        return with_job_energy(seen, idle_power_w(self.meters))
-
-    def _flags(self, parts: Sequence[ObservedPart]) -> tuple[str, ...]:
-        of_meters = zip(self.meters, parts, strict=True)
-        alone = [meter.reference.rate_at(part.share_percent) for meter, part in of_meters]
-        not_proven = any(m.limit_broken or m.proof.proven is not True for m in self.meters)
-        return (
-            *(("not-settled",) if any(part.rate is None for part in parts) else ()),
-            *((LIMIT_BROKEN,) if not_proven else ()),
-            *((UNCOUNTED,) if self._uncounted else ()),
-            *pace_flags(zip((part.rate for part in parts), alone, strict=True)),
-            *verdict_flags(meter.results for meter in self.meters),
         )
 
 
@@ -777,21 +775,18 @@ MOST_WAITING = 1000
 
 AGAIN_S = 30.0
 
-Send = Callable[[Sequence[Observation]], object]
-"""Brings observations into the service; raises a `ClientError`."""
-
 
 class ObservationQueue:
-    """Observations on their way to the service.
+    """What was observed, on its way to the service.
 
     Attributes:
         sent: How many it has taken.
         lost: How many it refused, or were too many to wait for it.
     """
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._waiting = deque[Observation]()
+    def __init__(self, service: Client) -> None:
+        self._service = service
+        self._waiting = deque[Record]()
         self._tried_s: float | None = None
         self.sent = self.lost = 0
 
@@ -800,7 +795,7 @@ class ObservationQueue:
         """How many the service does not have yet."""
         return len(self._waiting)
 
-    def add(self, seen: Observation) -> None:
+    def add(self, seen: Record) -> None:
         """One more, to be sent at the next flush."""
         if len(self._waiting) == MOST_WAITING:
             self._waiting.popleft()
@@ -819,7 +814,10 @@ class ObservationQueue:
         while self._waiting:
             self._tried_s = now_s
             try:
-                self._send([self._waiting[0]])
+                if isinstance(one := self._waiting[0], Observation):
+                    self._service.observe([one])
+                else:
+                    self._service.import_points([one])
                 self.sent += 1
             except ClientError as error:
                 LOG.warning("the service did not take an observation: %s", error)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, tuple_
 
-from advisor.core.records import PARTS, Observation, PairPoint, Record, SoloPoint
+from advisor.core.records import PARTS, SEEN, Observation, PairPoint, Record, SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
 from advisor_data.database import OpenDatabase, count_change, insert_new, profiles, tables
@@ -27,7 +27,7 @@ class Store(OpenDatabase):
         """Keep points, of one kind or mixed: all or none; they are on disk when this returns.
 
         The answer is how many were new; one whose `point_id` is already there changes nothing, but
-        with `renew` it takes the place of the one there.
+        with `renew`, or the flag `seen`, it takes the place of the one there.
 
         Raises:
             InputError: a point that could not be read back, such as a negative rate.
@@ -39,8 +39,8 @@ class Store(OpenDatabase):
         with self._writing() as connection:
             if jobs:
                 count_change(connection)
-            if renew:
-                _delete(connection, ordered)
+            # What was seen of a process takes the place of what was seen of its beginning.
+            _delete(connection, [p for p in ordered if renew or SEEN in p.flags])
             new = sum(_insert(connection, kind, ordered) for kind in tables)
             _renew(connection, jobs)
             return new

@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
-from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU, POWER_LIMIT
+from advisor.core.telemetry import (
+    COUNTERS,
+    MEMORY_USED,
+    POWER_GPU,
+    POWER_LIMIT,
+    TelemetrySource,
+)
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.formats.moments import now
 from advisor.launch.meter import Moment, RateMeter
@@ -478,7 +484,7 @@ class HostGpus:
         self._open(list_gpus() if pid is None else _gpus(pid))
 
     def _open(self, gpus: Iterable[Gpu]) -> None:
-        for uuid in {gpu.uuid for gpu in gpus} - self._sources.keys():
+        for uuid in [gpu.uuid for gpu in gpus if gpu.uuid not in self._sources]:
             self._sources[uuid] = NvmlSource(uuid)
             self._sources[uuid].start_window()
 
@@ -498,9 +504,7 @@ class HostGpus:
             SourceError: a GPU does not answer any more.
         """
         for source in self._open_now():
-            read = source.read([channel.name for channel in source.channels])
-            means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
-            means.pop("", None)
+            means = read_means(source)
             # Cards before Hopper have no other activity.
             if means.get(BUSY) is None:
                 means[BUSY] = busy_percent(source.gpu.uuid)
@@ -518,12 +522,24 @@ class HostGpus:
                 is_whole=len(pids) == len(computing) and not source.gpu.mig,
                 own_memory_mib=source.processes_memory_mib(own) if own else None,
             )
-            source.start_window()
 
     def close(self) -> None:
         """Close NVML."""
         for source in self._sources.values():
             source.close()
+
+
+def read_means(source: TelemetrySource) -> dict[str, float | None]:
+    """What a GPU reads by the columns of points; counters are means since this was asked last.
+
+    Raises:
+        SourceError: the GPU does not answer any more.
+    """
+    read = source.read([channel.name for channel in source.channels])
+    means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
+    means.pop("", None)
+    source.start_window()
+    return means
 
 
 def _gpus(pid: int) -> list[Gpu]:

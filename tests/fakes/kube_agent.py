@@ -17,6 +17,7 @@ from advisor_cli.node_agent import client_of, ended_by_signals
 from advisor_kubernetes import agent
 from advisor_kubernetes.agent import NodeApi
 from advisor_node import room
+from advisor_profiling import attached
 
 NODE = "node-1"
 
@@ -27,7 +28,7 @@ SETTLE_S = 1.0
 def main() -> None:
     folder, api_url, service_url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     logging.basicConfig(level=logging.INFO)
-    room.LOOK_S, room.SETTLE_S = 0.2, SETTLE_S
+    room.LOOK_S, room.SETTLE_S, attached.KEPT_S = 0.2, SETTLE_S, 2.0
     stop = ended_by_signals()
     options = agent.AgentOptions(
         node=NODE,

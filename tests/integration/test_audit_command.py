@@ -77,7 +77,7 @@ def check(answer: Any) -> None:
 
 
 KEYS = {
-    "": "made_at span now shared sets jobs left_out first_pairs not_seen to_prove",
+    "": "made_at span now shared sets jobs left_out first_pairs kept not_seen to_prove",
     "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
     "waits",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
@@ -116,6 +116,19 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     again = advisor("audit", "--series", "kept.jsonl", "--json")
     assert again.code == 0, again.err
     check(answer_of(again.out))
+    asked_so = "pods of web: advisor.dev/job: web, advisor.dev/with: web"
+    assert {one["command"] for one in answer["first_pairs"]} == {asked_so}
+    # What was seen of both is kept once, however often it is audited, and advice takes it.
+    assert answer["kept"] == answer_of(again.out)["kept"] == 2
+    assert advisor("audit", "--series", "kept.jsonl").code == 0
+    assert advisor("data", "export", "points.jsonl").code == 0
+    stored = [*map(json.loads, (tmp_path / "points.jsonl").read_text().splitlines())]
+    found = {point["job"]: point for point in stored}
+    assert sorted(point["job"] for point in stored) == ["train", "web"]
+    assert found["web"]["power_w"] == pytest.approx(180)
+    assert (found["web"]["rate_unit"], found["web"]["flags"]) == ("windows", ["seen"])
+    asked = advisor("recommend", "web", "train", "--gpu-model", MODEL, "--json")
+    assert asked.code == 0, asked.err
 
 
 def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
@@ -154,7 +167,7 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
     found = advisor("audit", "--series", "s.jsonl", "--json")
     assert found.code == 0, found.err
     pairs = answer_of(found.out)["first_pairs"]
-    assert {one["command"] for one in pairs} == {"advisor launch 'a;b' 'a;b' --split uncapped"}
+    assert {one["command"] for one in pairs} == {"advisor watch"}, "no name that a job could have"
     assert all(one["saved_w"]["low"] > 0 for one in pairs)
 
 

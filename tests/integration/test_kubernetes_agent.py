@@ -232,6 +232,17 @@ ALLOWED = {
 }
 
 
+def test_a_pod_alone_on_a_gpu_is_kept_as_watched(node: Node, service: Served) -> None:
+    """Under the name of its annotation, while it still runs."""
+    node.run_pod(A, "lonely", "100")
+    with Client(service.url, service.token("alone", "read")) as client:
+        eventually(lambda: any(row.job == "lonely" for row in client.jobs()))
+        [point] = client.profile("lonely").points
+    assert (point.flags, point.share_percent, point.host) == (("seen",), 100, NODE)
+    assert point.rate > 0
+    assert point.power_w
+
+
 def test_a_pod_that_lifts_its_limit_is_found(node: Node) -> None:
     node.run_pod(A, "alpha", "30", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90")
     node.run_pod(B, "beta", "70", CUDA_MPS_PIPE_DIRECTORY=str(node.host.folder / "elsewhere"))

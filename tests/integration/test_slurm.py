@@ -14,6 +14,11 @@ from scripted_http import Scripted, scripted_http
 from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
+from advisor.core.job import ProgressSettings
+from advisor.formats.job_file import seen_job
+from advisor_audit.audit import asked_so
+from advisor_audit.packing import Workload
+
 pytestmark = pytest.mark.slurm
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT")
@@ -132,6 +137,25 @@ def test_two_jobs_meet_that_do_not_name_each_other(cluster: Cluster) -> None:
     assert [(book["cpu"], book["billing"]) for book in books] == [("3", "69"), ("3", "37")]
     said = (cluster.folder / f"slurm-{numbers[0]}.out").read_text()
     assert "advisor: at most 134070 MiB of GPU memory" in said
+
+
+@pytest.mark.usefixtures("service")
+def test_jobs_that_nobody_named_are_named_after_what_they_run(cluster: Cluster) -> None:
+    """The tasks of an array by one name, which is that of their process, from any folder."""
+    (cluster.folder / "nap.py").write_text("print(1)")
+    script = f"srun {sys.executable} nap.py --lr 1 > out.$SLURM_JOB_ID 2>&1\n"
+    numbers = [
+        submit(cluster, "auto", script, "--array=1-2"), submit(cluster, "auto", script)
+    ]  # fmt: skip
+    name = seen_job(
+        ("python", f"{cluster.folder}/nap.py", "--lr", "1"), None, ProgressSettings()
+    ).name
+    for number in numbers:
+        job = cluster.await_state(number, *ENDED)
+        assert job["Comment"] == f"advisor:job={name}", cluster.logs()
+    jobs = [Workload("", f"job {number}") for number in numbers]
+    again = eventually(lambda: cluster.run("bash", "-c", asked_so(jobs)).stdout)
+    assert again.count("sbatch --comment=advisor:job=auto --parsable ") == 2
 
 
 @pytest.mark.usefixtures("service")

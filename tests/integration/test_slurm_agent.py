@@ -234,6 +234,25 @@ def test_a_pair_is_observed(node: Node) -> None:
     assert (seen.state, seen.flags, seen.driver) == ("finished", (), "580.00.00")
 
 
+@pytest.mark.usefixtures("service")
+def test_a_job_alone_on_a_gpu_is_kept_as_watched(node: Node) -> None:
+    """Under the name in its comment, with its count and watts, while it still runs."""
+    number = node.cluster.submit(
+        node.script(WORK), "--gres=mps:100", "--comment=advisor:job=lonely"
+    )[0]
+    with Client(f"unix:{node.socket}") as client:
+        [point] = node.until(
+            lambda: (
+                [row for row in client.jobs() if row.job == "lonely"]
+                and client.profile("lonely").points
+            )
+        )
+    assert node.end({"lonely": number}) == ["COMPLETED"]
+    assert (point.flags, point.share_percent, point.rate_unit) == (("seen",), 100, "steps")
+    assert point.rate > 0
+    assert point.power_w
+
+
 def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
     wait = "touch runs.$SLURM_JOB_ID; while [ ! -e end ]; do sleep 0.1; done"
     silent = node.submit(wait, "advisor:job=unprofiled")

@@ -550,7 +550,10 @@ def delete_profile(
 
 @profiles.post("/points", response_model=PointsTakenIn)
 def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
-    """Bring in solo and pair points; those that are there already are left as they are."""
+    """Bring in solo and pair points; those that are there already are left as they are.
+
+    What was seen of a process takes the place of what was seen of its beginning.
+    """
     with changing(service, audited, "points.import", f"{len(sent.points)} points"):
         return answer(_take_in_points(service, audited.signed(sent.points)))
 

@@ -271,7 +271,7 @@ def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
     is_own = owner_of(pid) == os.geteuid() and point.rate_unit != UNCOUNTED_UNIT
     try:
         with open_store(settings.database_url, settings.home) as store:
-            store.add([point], renew=True)
+            store.add([point])
         if is_own and not file.exists():
             save_job(job, file)
     except AdvisorError as error:

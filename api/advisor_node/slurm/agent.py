@@ -18,6 +18,8 @@ from pathlib import Path
 from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, Gpu, Share
 from advisor.errors import AdvisorError, InputError
+from advisor.files import read_plain
+from advisor.formats.job_file import AUTO
 from advisor.launch.spec import State
 from advisor.runtime.backend import ComputingPids, Control, MpsBackend, Sight
 from advisor.runtime.processes import environment_of, owner_of
@@ -30,7 +32,6 @@ from advisor_node.room import (
     granted_units,
     keep_looking,
     power_source,
-    read_plain,
     references_of,
 )
 from advisor_node.slurm.site import parse_comment
@@ -91,7 +92,7 @@ def job_folders(gpu: GpuFolder) -> list[Path]:
 
 
 def read_job(folder: Path) -> SlurmJob | None:
-    """The job of a folder; None where it is none of ours, or not all of it is written yet.
+    """The job of a folder; None where it is none of ours or unnamed, or not all is written yet.
 
     Raises:
         InputError: its comment names no job.
@@ -104,7 +105,7 @@ def read_job(folder: Path) -> SlurmJob | None:
         for name in ("comment", "share", "memory")
     )
     named = parse_comment(comment)
-    if named is None or not share:
+    if named is None or named.job == AUTO or not share:
         return None
     return SlurmJob(
         uid=folder.name,
@@ -236,7 +237,7 @@ class SlurmAgent:
     def __init__(self, folder: Path, settings: Settings, service: Client) -> None:
         self._folder, self._settings = folder, settings
         self._gpus: dict[int, Gpu] = {}
-        self._reports = ObservationQueue(service.observe)
+        self._reports = ObservationQueue(service)
         self._references = references_of(service)
         self._rooms: dict[Path, Room[SlurmJob]] = {}
         self._said: Mapping[Path, str] = {}

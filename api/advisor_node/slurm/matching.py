@@ -7,12 +7,15 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from advisor.client import Client, JobRequest
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
+from advisor.core.job import ProgressSettings
 from advisor.core.records import grouped
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
+from advisor.formats.job_file import AUTO, seen_job
 from advisor_node.advice import (
     Advice,
     AskAdvice,
@@ -33,6 +36,7 @@ from advisor_node.slurm.site import (
     SlurmTask,
     ask,
     book_faults,
+    command_of_script,
     read_nodes,
     read_partitions,
     read_queue,
@@ -425,9 +429,14 @@ SITE_S = 20.0
 """How often the site is looked at: partitions, nodes, books. The plugin waits 30 s for it."""
 
 
-def run_match(settings: SiteSettings, client: Client, stop: threading.Event) -> None:
-    """Look at the queue until `stop` is set. Whatever fails is tried again at the next look."""
-    matching, said = _Matching(settings, Advice(client)), ""
+def run_match(
+    settings: SiteSettings, client: Client, stop: threading.Event, jobs_dir: Path
+) -> None:
+    """Look at the queue until `stop` is set. Whatever fails is tried again at the next look.
+
+    Jobs that ask for it are named after what they run, as `jobs_dir` has it where it does.
+    """
+    matching, said = _Matching(settings, Advice(client), jobs_dir), ""
     while not stop.is_set():
         try:
             matching.look()
@@ -445,11 +454,15 @@ class _Matching:
 
     Args:
         advice: What the service says of pairs.
+        jobs_dir: Jobs that somebody has named.
         ask: Runs Slurm's commands.
     """
 
-    def __init__(self, settings: SiteSettings, advice: Advice, ask: SlurmCommand = ask) -> None:
+    def __init__(
+        self, settings: SiteSettings, advice: Advice, jobs_dir: Path, ask: SlurmCommand = ask
+    ) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
+        self._jobs_dir, self._names = jobs_dir, dict[str, str | None]()
         self._seen_s = -SITE_S
         self._books = ""
         self._partitions: Mapping[str, Partition] = {}
@@ -460,7 +473,7 @@ class _Matching:
         Raises:
             SourceError: Slurm does not answer.
         """
-        jobs = read_queue(self._ask)
+        jobs = [self._named(job) for job in read_queue(self._ask)]
         waiting = any(job.undecided or job.part for job in jobs)
         is_due = time.monotonic() - self._seen_s >= SITE_S
         nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
@@ -479,6 +492,29 @@ class _Matching:
             ).decide()
             for change in found:
                 self._tell(change)
+
+    def _named(self, job: SlurmTask) -> SlurmTask:
+        """The same; one that asks for it is named after what it runs, or left alone.
+
+        Slurm is told once, for all tasks of an array. What a script runs is known by content where
+        this host sees the job's files.
+        """
+        if job.named is None or job.named.job != AUTO:
+            return job
+        number = job.key.partition("_")[0]
+        if number not in self._names:
+            self._names[number] = None
+            try:
+                script = self._ask("scontrol", "write", "batch_script", number, "-")
+                words = command_of_script(script)
+                name = seen_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+                comment = replace(job.named, job=name).in_comment(job.comment)
+                self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
+                self._names[number] = name
+            except AdvisorError as error:
+                LOG.warning("job %s is left alone: %s", number, error)
+        name = self._names[number]
+        return replace(job, named=replace(job.named, job=name) if name else None)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
         found = next(book_faults(self._ask), "ok")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,6 +161,31 @@ def _no_name(text: str) -> InputError:
     )
 
 
+def command_of_script(text: str) -> list[str]:
+    """The words of the last program that a batch script runs, as its process has them.
+
+    Variables of the shell stay as they stand.
+
+    Raises:
+        InputError: there is none, or its quotes do not end.
+    """
+    lines = [line.strip() for line in text.replace("\\\n", " ").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    with InputError.instead_of(
+        (ValueError, IndexError), "its script runs nothing that can be told from it"
+    ):
+        runs = [line for line in lines if re.search(r"^srun\b|\bpython|\.py\b", line)] or lines
+        # Without srun, its options and variables, which say how a program is started.
+        program = re.sub(
+            r"^((srun|exec|time|nohup|[A-Za-z_]\w*=\S*|-[ABCDGJLMNSTWcdeiomnprtwx]\s+\S+|-\S+)\s+)+",
+            "",
+            runs[-1],
+        )
+        # Up to where its output goes.
+        first, *words = shlex.split(re.split(r"\s*[0-9]?[<>|;&]", program)[0])
+    return [first, *words]
+
+
 WHOLE = 100
 """What Slurm counts for a whole GPU."""
 
@@ -182,6 +208,7 @@ class SlurmTask:
         needs_node: The node that it was told to start on; empty: none.
         held: It waits for something else than a GPU.
         cards: What it holds, percent of each GPU by node and index.
+        workdir: Where its script runs.
     """
 
     key: str
@@ -199,6 +226,7 @@ class SlurmTask:
     needs_node: str
     held: bool
     cards: Mapping[tuple[str, int], int]
+    workdir: Path = Path("/")
 
     @property
     def undecided(self) -> bool:
@@ -271,6 +299,7 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
         needs_node=str(row.get("required_nodes") or ""),
         held=row.get("state_reason") in _HELD or number(row.get("priority")) == 0,
         cards=_cards(row),
+        workdir=Path(str(row.get("current_working_directory") or "/")),
     )
 
 

@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 
 from advisor.client import JobRequest
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, WHOLE, MemoryFit
+from advisor.core.job import ProgressSettings
 from advisor.core.wording import shown
 from advisor.errors import InputError
+from advisor.formats.job_file import AUTO, seen_job
 from advisor.settings import LIMIT_VARIABLES
 from advisor.wire.requests import NAME
 from advisor_kubernetes import names
@@ -647,6 +649,13 @@ def _created(
         _check_unmanaged(pod)
         return [], ""
     place, container = container_of(pod, asked)
+    if asked.job == AUTO:
+        name = {names.JOB: _name_of(container)}
+        meta = {**part(pod, "metadata"), "annotations": {**annotations, **name}}
+        patch, told = _created(
+            {**pod, "metadata": meta}, host_paths=host_paths, is_full=is_full, advise=advise
+        )
+        return [*_added_to("/metadata/annotations", name), *patch], told
     if asked.placed_by is not None:
         _check_unmanaged(pod)
         own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
@@ -661,6 +670,16 @@ def _created(
     if asked.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
         return [], "advisor: no GPU is free for sharing, so the pod asks for a whole one"
     return _patch_of(pod, place, shape), _FULL
+
+
+def _name_of(container: Object) -> str:
+    """Of what it runs: its image, by digest where that is given, its command and arguments."""
+    image = word(container, "image") or "image"
+    # Without a command the image has one.
+    entry: Any = container.get("command") or re.split("[:@]", image.rpartition("/")[2])[:1]
+    with InputError.instead_of(TypeError, "command and args of the container are no lists"):
+        words = [str(one) for one in (*entry, *(container.get("args") or ()))]
+    return seen_job(words, None, ProgressSettings(), image=image).name
 
 
 def _check_unmanaged(pod: Object) -> None:

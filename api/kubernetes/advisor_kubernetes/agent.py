@@ -652,7 +652,7 @@ class _KubernetesAgent:
         self._api = api
         self.metrics = AgentMetrics()
         self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self._reports = ObservationQueue(service.observe)
+        self._reports = ObservationQueue(service)
         references = references_of(service)
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}

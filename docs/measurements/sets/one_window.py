@@ -4,7 +4,8 @@
 
 Every profile is estimated by a model that has seen no job of its family, from what it has on the
 whole GPU, also without counters that a site may lack. First the relative speeds and watts at the
-other shares; then measured sets by the law of sets over whole and over estimated profiles.
+other shares, also after some windows of each beside known jobs under limits; then measured sets by
+the law of sets over whole and over estimated profiles.
 `--write` fits the model to all profiles and writes the one that comes with the package.
 """
 
@@ -12,6 +13,8 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -24,10 +27,19 @@ from advisor.predict.one_window import (
     ESTIMATED_SHARES,
     window_of,
 )
+from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
-from advisor.predict.sets import SetPredictor
-from advisor_data.bundled import bundled_set_references, bundled_solo_points
+from advisor.predict.sets import AnyWay, SetPredictor
+from advisor_advice.conditions import Expected, measured_split, narrowed_by
+from advisor_advice.conditions import _bundled_alone as bundled_alone
+from advisor_data.bundled import (
+    bundled_points_together,
+    bundled_set_references,
+    bundled_solo_points,
+    select,
+)
 from advisor_models.one_window import BUNDLED, OneWindowHead, bundled_head
+from advisor_models.registry import Registry
 from advisor_training.learners import family_of
 from advisor_training.one_window import blind, learnable, left_out, write_one_window
 
@@ -39,7 +51,7 @@ LACKING: Mapping[str, Sequence[str]] = {
     "no SM activity": COUNTERS[:1],
     "neither": COUNTERS,
 }
-LAW = SetPredictor()
+SEEN, LAW = next(iter(LACKING)), SetPredictor()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +73,7 @@ def main() -> None:
         write_one_window(BUNDLED, profiles, points)
     known = {(k.whole.job, k.whole.gpu_model): k for k in known_of(profiles)}
     of_shares([*known.values()])
+    of_hours(known)
     of_sets(known)
 
 
@@ -91,6 +104,43 @@ def of_shares(known: Sequence[Known]) -> None:
         cells = (points(speeds), points(speeds, np.median), points(watts), points(served))
         held = np.concatenate([in_ranges(k.whole, k.estimated[name]) for k in known], axis=1)
         print(f"| {name} | {' | '.join(cells)} | {' and '.join(map(points, held))} |")
+
+
+def of_hours(known: Mapping[Key, Known]) -> None:
+    """The same of jobs after so many windows beside others whose profiles are known, at random."""
+    pairs = [
+        p for p in select(bundled_points_together()).points if len({*p.jobs}) == len(p.parts) == 2
+    ]
+    model, alone = AnyWay(Registry(Path("/none")).open_champion()), bundled_alone()
+    launches = {key: list[Expected]() for key in known}
+    for pair in pairs:
+        split = measured_split(pair.mode, pair.shares_percent)
+        both = [known.get((job, pair.gpu_model)) for job in pair.jobs]
+        own = [alone.get((pair.run, pair.gpu_uuid, job)) for job in pair.jobs]
+        if not (split and split.is_limited and all(both) and all(own) and pair.power_w):
+            continue
+        for n, key in enumerate(zip(pair.jobs, [pair.gpu_model] * 2, strict=True)):
+            of = [k.estimated[SEEN] if m == n else k.whole for m, k in enumerate(both) if k]
+            if is_within(split, of) and kind_of(both[n].whole) != "server" and pair.parts[n].rate:
+                part = SimpleNamespace(
+                    rate=pair.parts[n].rate / own[n][0], rate_unit=of[n].rate_unit, solo_rate=None
+                )
+                seen = SimpleNamespace(jobs=pair.jobs, parts=[part] * 2, power_w=pair.power_w,
+                                       gpu_uuid=pair.gpu_uuid)  # fmt: skip
+                launches[key].append(Expected(seen, tuple(of), model.predict(of, [split])[0]))
+    several = {key: some for key, some in launches.items() if len(some) >= 8}
+    print(f"\n{len(several)} batch jobs beside others, by how many windows")
+    print("| | relative speed, points | watts, % | in ranges, % |\n|---|--:|--:|--:|")
+    for count in (0, 1, 2, 4, 8):
+        order = np.random.default_rng(0)
+        found = []
+        for key, some in several.items():
+            drawn = [some[n] for n in order.permutation(len(some))[:count]]
+            found.append((known[key].whole, narrowed_by(known[key].estimated[SEEN], drawn)))
+        cells = (points(np.concatenate([off(*one) for one in found]))
+                 for off in (speed_offs, watts_offs))  # fmt: skip
+        held = np.concatenate([in_ranges(*one) for one in found], axis=1)
+        print(f"| {count} | {' | '.join(cells)} | {' and '.join(map(points, held))} |")
 
 
 def in_ranges(whole: Profile, estimated: Profile) -> Any:

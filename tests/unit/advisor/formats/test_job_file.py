@@ -1,6 +1,7 @@
 """Job files: what is read, and that every fault names its place."""
 
 import json
+import os
 import re
 import textwrap
 from collections.abc import Callable
@@ -390,6 +391,30 @@ def test_a_process_is_named_after_what_it_runs(
     command: tuple[str, ...], stem: str, tmp_path: Path
 ) -> None:
     assert seen_name(tmp_path, *command)[:-9] == stem
+
+
+def test_a_container_is_known_by_its_image_and_command() -> None:
+    """By digest where that is given, and by nothing that lies on the host which is asked."""
+
+    def name(image: str, *command: str) -> str:
+        return seen_job(command, None, ProgressSettings(), image=image).name
+
+    train = ("python3", "/app/train.py")
+    first = name("a/train:1@sha256:0f", *train)
+    assert re.fullmatch("train-[0-9a-f]{8}", first)
+    assert name("mirror/train@sha256:0f", "/opt/bin/python", "/src/train.py") == first
+    assert len({first, name("a/train:1@sha256:1f", *train), name("a/train:1", *train)}) == 3
+
+
+def test_a_script_that_has_no_end_is_passed_over(tmp_path: Path) -> None:
+    """Another user's pipe would hold up who names it."""
+    os.mkfifo(tmp_path / "train.py")
+    (tmp_path / "real.py").touch()
+    (tmp_path / "link.py").symlink_to("real.py")
+    names = [seen_name(tmp_path, "python", name) for name in ("train.py", "link.py", "none.py")]
+    assert [name[:-9] for name in names] == ["train", "link", "none"]
+    (tmp_path / "real.py").write_text("more")
+    assert seen_name(tmp_path, "python", "link.py") != names[1]
 
 
 def test_a_registered_job_lends_its_name(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ended_launches import PAIR
 from scripted_jobs import GPU, Script, Watch
 
 import advisor
-from advisor.core.gpu import Split
+from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
 from advisor.core.records import SEEN, Observation, Record, SoloPoint, doubt, energy_apart_j
@@ -451,15 +451,11 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]
 
 
-@pytest.mark.parametrize(("split", "seconds"), [((100.0,), 70), ((100.0,), 40), ((50.0,), 70)])
-def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: tuple[float, ...], seconds: int
-) -> None:
-    """For a minute at least, and all of the GPU; beside another there is an observation instead."""
+def kept_of(watch: Watch, patch: pytest.MonkeyPatch, home: Path, seconds: int) -> list[Record]:
+    """What is kept of jobs that are stopped after so long, where nothing goes wrong."""
     spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
-    folder = create_folder(tmp_path / "home" / "launches", spec)
-    watch = Watch(monkeypatch, Script(), split=Split(split))
-    monkeypatch.setattr(observing, "time", watch.clock)
+    folder = create_folder(home / "launches", spec)
+    patch.setattr(observing, "time", watch.clock)
     kept, warned = list[Record](), list[str]()
     keeper = Keeper(folder, watch.monitor, GPU, "2026-01-31", kept.append, warned.append)
     for _ in range(2 * seconds):
@@ -467,11 +463,41 @@ def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
         keeper.look()
     watch.monitor.stop()
     keeper.close("finished")
+    assert warned == []
+    return kept
+
+
+@pytest.mark.parametrize(("split", "seconds"), [((100.0,), 70), ((100.0,), 40), ((50.0,), 70)])
+def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: tuple[float, ...], seconds: int
+) -> None:
+    """For a minute at least, and all of the GPU; beside another there is an observation instead."""
+    watch = Watch(monkeypatch, Script(), split=Split(split))
+    kept = kept_of(watch, monkeypatch, tmp_path, seconds)
     if seconds < 60 or split != (100.0,):
-        assert (kept, warned) == ([], [])
+        assert kept == []
         return
     (point,) = kept
     assert isinstance(point, SoloPoint)
     assert (point.flags, point.run, point.memory_used_mib) == ((SEEN,), "l1", 5000.0)
     assert (point.rate, point.power_w) == (pytest.approx(50.0), pytest.approx(400.0))
     assert point.job_cpu_percent == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("split", "seconds", "names"),
+    [(UNCAPPED, 150, ["b"]), (UNCAPPED, 80, []), (EQUAL, 150, [])],
+)
+def test_who_is_left_without_a_limit_is_kept_as_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: Split, seconds: int, names: list[str]
+) -> None:
+    """Of two jobs, for a minute at least: its own pace and watts, not those of both."""
+    later = Script(steps=lambda s: 20.0 * s if s < 30 else 600 + 60.0 * (s - 30))
+    watch = Watch(monkeypatch, Script(ends_s=30.0), later, split=split)
+    kept = kept_of(watch, monkeypatch, tmp_path, seconds)
+    points = [one for one in kept if isinstance(one, SoloPoint)]
+    assert [point.job for point in points] == names
+    for point in points:
+        assert (point.rate, point.power_w) == (pytest.approx(60.0), pytest.approx(400.0))
+        assert point.window_s == pytest.approx(120, abs=2)
+        assert point.started_at > watch.monitor.account.first.started_at

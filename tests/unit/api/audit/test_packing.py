@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.audit import SavedInWorlds, interval, saved
+from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
 from advisor_audit.packing import (
     Packer,
     SeenKind,
@@ -375,3 +375,22 @@ def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
         if one.owner:
             held[one.owner.name] += round((one.end_s - one.begin_s) / STEP_S)
     return dict(held)
+
+
+@pytest.mark.parametrize(
+    ("names", "command"),
+    [
+        (
+            ("job 4711", "job 4712"),
+            "sacct -XnPj 4711,4712 -o submitline | sed 's/ / --comment=advisor:job=auto /'",
+        ),
+        (
+            ("web", "train"),
+            "pods of web: advisor.dev/job: web, advisor.dev/with: train; "
+            "pods of train: advisor.dev/job: train, advisor.dev/with: web",
+        ),
+        (("GPU-1 #2", "web"), "advisor watch"),
+    ],
+)
+def test_a_pair_is_asked_for_as_its_scheduler_has_it(names: Sequence[str], command: str) -> None:
+    assert asked_so([Workload("", name) for name in names]) == command

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,28 @@ def test_second_call_for_the_same_pod_changes_nothing() -> None:
     asked = asking()
     asked["request"]["object"] = shaped(asked)
     assert set(answered(asked)) == {"uid", "allowed"}
+
+
+def test_a_pod_without_a_name_is_named_after_what_it_runs() -> None:
+    """The same for each pod of one image, command and arguments; asked again it changes nothing."""
+
+    def name(asked: Object, **container: Any) -> str:
+        container_in(asked).update(container)
+        return shaped(asked)["metadata"]["annotations"][names.JOB]
+
+    runs = {"image": "a/train:1", "command": ["python"], "args": ["/app/train.py", "--lr", "1"]}
+    first = name(asking("auto"), **runs)
+    assert re.fullmatch("train-[0-9a-f]{8}", first)
+    assert name(asking("auto", max_p99_ms="5"), **runs) == first
+    others = [{"image": "a/train:2"}, {"args": ["/app/train.py"]}, {"image": "a/t@sha256:0"}]
+    assert len({first, *(name(asking("auto"), **(runs | more)) for more in others)}) == 4
+    assert name(asking("auto"), image="reg:5000/nbody:2", command=None).startswith("nbody-")
+    asked = asking("auto")
+    asked["request"]["object"] = shaped(asked)
+    assert set(answered(asked)) == {"uid", "allowed"}
+    odd = asking("auto")
+    container_in(odd)["command"] = 5
+    assert "no lists" in refused(odd)
 
 
 def test_claim_of_dynamic_resource_allocation_is_left_alone() -> None:

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +15,21 @@ from reading import some
 
 from advisor.client import ApiError, ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
-from advisor.core.records import SETTLE_S, Observation, SoloPoint
-from advisor.core.telemetry import Readings, TelemetrySource
+from advisor.core.records import (
+    SEEN,
+    SETTLE_S,
+    UNCOUNTED_UNIT,
+    Observation,
+    Record,
+    SoloPoint,
+)
+from advisor.core.telemetry import (
+    ENERGY_GPU,
+    POWER_GPU,
+    Readings,
+    TelemetrySource,
+    channels_of,
+)
 from advisor.errors import PartitionError, SourceError
 from advisor.launch.meter import Metered
 from advisor.launch.spec import State
@@ -223,7 +236,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
     monkeypatch.setattr("advisor_node.room.time.monotonic", lambda: now_s[0])
     refused = ApiError("bad-input", "no", status=422)
     send = Mock(side_effect=[UnreachableError("down"), None, refused, None])
-    waiting = ObservationQueue(send)
+    waiting = ObservationQueue(Mock(observe=send))
     for n in range(3):
         waiting.add(together(5).observe(f"n{n}", "slurm"))
     waiting.flush()
@@ -238,11 +251,20 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST_WAITING", 2)
-    waiting = ObservationQueue(lambda _: None)
+    waiting = ObservationQueue(Mock())
     one = together(5).observe("n", "slurm")
     for _ in range(5):
         waiting.add(one)
     assert (waiting.waiting, waiting.lost) == (2, 3)
+
+
+def test_what_is_seen_alone_goes_to_the_points() -> None:
+    service, seen = Mock(), solo(100, 10)
+    waiting = ObservationQueue(service)
+    waiting.add(seen)
+    waiting.flush()
+    service.import_points.assert_called_once_with([seen])
+    assert (service.observe.call_count, waiting.sent) == (0, 1)
 
 
 def test_a_count_that_starts_again_goes_on() -> None:
@@ -292,7 +314,13 @@ class Node:
     def read(self, names: Collection[str]) -> Readings:
         if self.power_w is None:
             raise SourceError("nothing answers")
-        return dict.fromkeys(names, self.power_w * self.now_s)
+        read = dict.fromkeys(names, 40.0) | {POWER_GPU: self.power_w}
+        return read | {ENERGY_GPU: self.power_w * self.now_s}
+
+    channels = channels_of([POWER_GPU, "counter.sm_active"])
+
+    def start_window(self) -> None:
+        pass
 
     def processes_memory_mib(self, _pids: Collection[int]) -> float | None:
         return None
@@ -325,9 +353,9 @@ class Node:
         self.clients.add(pid)
         return pid
 
-    def look(self, seconds: int, step: int = 10) -> list[Observation]:
+    def look(self, seconds: int, step: int = 10) -> list[Record]:
         """Look once a second, while each job makes `step` steps."""
-        seen: list[Observation] = []
+        seen: list[Record] = []
         for _ in range(seconds):
             self.now_s += 1
             for job in self.jobs:
@@ -358,8 +386,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         made.now_s += made.sight_s.pop(0) if made.sight_s else 0.0
         return Sight(frozenset(made.clients | made.outside), frozenset(made.clients))
 
-    def granted(_environment: object, _user: int | None) -> list[SeenGpu]:
-        return [SeenGpu(GPU.uuid, 66, mps=True)]
+    def granted(environment: Mapping[str, str], _user: int | None) -> list[SeenGpu]:
+        # Of 100 % the daemon sets no limit at all.
+        percent = float(environment.get(PERCENTAGE, "100"))
+        return [SeenGpu(GPU.uuid, int(132 * percent / 100), mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
     monkeypatch.setattr(room, "look", granted)
@@ -367,6 +397,13 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     for process in made.processes:
         process.kill()
         process.wait()
+
+
+def observation(seen: Sequence[Record]) -> Observation:
+    """The only one."""
+    [one] = seen
+    assert isinstance(one, Observation)
+    return one
 
 
 @pytest.fixture
@@ -380,7 +417,7 @@ def pair(node: Node) -> Node:
 def test_a_pair_is_observed_when_one_has_ended(pair: Node) -> None:
     assert pair.look(20) == []
     pair.end("1", "0")
-    [seen] = pair.look(1)
+    seen = observation(pair.look(1))
     assert (seen.launch_id, seen.jobs, seen.host) == ("slurm-1-2", ("bert", "gemm"), "n1")
     assert [part.rate for part in seen.parts] == pytest.approx([10, 10])
     assert [part.ended_first for part in seen.parts] == [False, True]
@@ -391,6 +428,51 @@ def test_a_pair_is_observed_when_one_has_ended(pair: Node) -> None:
     assert not pair.room.meters
 
 
+def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(node: Node) -> None:
+    """By its count where it has one; what it does under a limit or beside another is no solo."""
+    node.power_w = 300.0
+    node.run("1", "gemm", "100")
+    seen = [point for point in node.look(200) if isinstance(point, SoloPoint)]
+    assert [(p.window_s, p.rate_unit, p.host) for p in seen] == [
+        (pytest.approx(60), "steps", "n1"), (pytest.approx(120), "steps", "n1"),
+    ]  # fmt: skip
+    assert len({point.point_id for point in seen}) == 1
+    last = seen[-1]
+    assert (last.job, last.flags, last.share_percent) == ("gemm", (SEEN,), 100)
+    assert (last.rate, last.power_w, last.sm_active_percent) == pytest.approx((10, 300, 40))
+    node.run("2", "bert", "20")
+    assert node.look(200) == []
+    node.end("1", "0")
+    assert [type(one) for one in node.look(200)] == [Observation], "20 % is not the whole GPU"
+
+
+def test_nothing_is_kept_of_a_job_that_was_profiled(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = reference_of([solo(100, 10), solo(50, 6)])
+    monkeypatch.setattr(ReferenceCache, "of", Mock(return_value=known))
+    node.power_w = 300.0
+    node.run("1", "gemm", "100")
+    assert node.look(100) == []
+
+
+def test_a_job_that_counts_nothing_is_kept_by_its_watts(node: Node) -> None:
+    node.power_w = 300.0
+    node.run("1", "gemm", "100")
+    (node.jobs[0].folder / "progress").mkdir()
+    node.now_s, jobs = 0.0, node.jobs
+    seen = list[Record]()
+    for node.now_s in map(float, range(1, 70)):
+        seen += node.room.look(jobs)
+    [point] = seen
+    assert isinstance(point, SoloPoint)
+    assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)
+    whole = [solo(100, 10), solo(100, 30, flags=(SEEN,))]
+    assert reference_of(whole).rate == 10
+    assert reference_of(whole[1:]).rate == 30
+    assert reference_of([replace(point, job="gemm")]) == Reference(), "a window is no rate"
+
+
 def test_daemon_that_answers_late_makes_no_power(pair: Node) -> None:
     """Between the clock and the counter it may take seconds, and so may a proof."""
     pair.power_w = 300.0
@@ -398,7 +480,7 @@ def test_daemon_that_answers_late_makes_no_power(pair: Node) -> None:
     pair.sight_s = [0.0] * 5 + [4.0]
     pair.look(6)
     pair.end("1", "0")
-    [seen] = pair.look(1)
+    seen = observation(pair.look(1))
     assert seen.power_w == pytest.approx(300)
     assert [part.rate for part in seen.parts] == pytest.approx([10, 10], rel=0.05)
     assert seen.energy_j == pytest.approx(300 * seen.overlap_s)
@@ -411,7 +493,7 @@ def test_a_percentage_that_was_changed_is_found(
     node.run("2", "bert")
     node.look(10)
     node.end("1", "0")
-    [seen] = node.look(1)
+    seen = observation(node.look(1))
     assert seen.flags == ("limit-broken",)
     [said] = caplog.messages
     assert "do not carry the variables of its share of 50 %" in said
@@ -426,7 +508,7 @@ def test_somebody_else_on_the_gpu_is_found(pair: Node, caplog: pytest.LogCapture
     pair.clients.add(pair.process(SLURM_JOB_ID="3"))
     pair.look(5)
     pair.end("1", "0")
-    [seen] = pair.look(1)
+    seen = observation(pair.look(1))
     assert seen.flags == ("limit-broken",)
     assert len([message for message in caplog.messages if "which are of no job" in message]) == 1
 

@@ -4,13 +4,19 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from advisor.core.job import ProgressSettings
 from advisor.errors import InputError, SourceError
+from advisor.formats.job_file import seen_job
+from advisor_node.slurm.matching import _Matching  # pyright: ignore[reportPrivateUsage]
 from advisor_node.slurm.site import (
+    SiteSettings,
     ask,
     book_faults,
+    command_of_script,
     parse_minutes,
     read_nodes,
     read_partitions,
@@ -18,6 +24,7 @@ from advisor_node.slurm.site import (
     read_settings_file,
 )
 
+PLAIN = ProgressSettings()
 CONFIG = {
     "AccountingStorageType": "accounting_storage/slurmdbd",
     "AccountingStorageTRES": "cpu,mem,gres/gpu,gres/mps",
@@ -36,11 +43,17 @@ class Site:
     def __init__(self, *jobs: dict[str, Any], **config: str) -> None:
         self.config = CONFIG | config
         self.partition, self.assoc, self.qos = PARTITION, "", ""
+        self.told, self.refuses = list[tuple[str, ...]](), ""
         self.rows: dict[str, Sequence[dict[str, Any]]] = {"jobs": jobs, "nodes": []}
 
     def __call__(self, *words: str) -> str:
         if words[:3] == ("scontrol", "show", "config"):
             return "".join(f"{name:24}= {text}\n" for name, text in self.config.items())
+        if words[1] in ("write", "update"):
+            self.told.append(words)
+            if self.refuses == words[1]:
+                raise SourceError("scontrol failed")
+            return "#!/bin/bash\nsrun -n 1 -l python train.py --lr 1 2>&1 | tee log\nwait\n"
         if words[0] == "scontrol":
             return self.partition
         if words[0] == "sacctmgr":
@@ -225,3 +238,57 @@ def test_a_command_that_fails_or_is_not_there_is_said() -> None:
         ask("/no/such/scontrol", "show")
     with pytest.raises(SourceError, match="false failed"):
         ask("false")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("#!/bin/sh\n#SBATCH -p gpu\ncd x\npython train.py --lr '1 2'\necho done\n",
+         ["python", "train.py", "--lr", "1 2"]),
+        ("srun -n 1 --gres=gpu:1 -l \\\n  ./nbody -n 9 > out\nwait", ["./nbody", "-n", "9"]),
+        ("OMP_NUM_THREADS=4 exec python -m pkg.train & wait", ["python", "-m", "pkg.train"]),
+        ("module load cuda\n./nbody 9", ["./nbody", "9"]),
+    ],
+)  # fmt: skip
+def test_a_batch_script_is_known_by_what_its_process_is(script: str, words: list[str]) -> None:
+    assert command_of_script(script) == words
+
+
+@pytest.mark.parametrize("script", ["#!/bin/bash\n# nothing\n", "python 'train.py"])
+def test_a_script_that_runs_nothing_has_no_command(script: str) -> None:
+    with pytest.raises(InputError, match="runs nothing"):
+        command_of_script(script)
+
+
+def matching(site: Site, folder: Path) -> _Matching:
+    settings = SiteSettings(
+        address="http://127.0.0.1:9", wait_s=60, gpu_model=None, facts=folder / "facts"
+    )
+    advice = Mock(answers=lambda _asked: {})  # pyright: ignore[reportUnknownLambdaType]
+    return _Matching(settings, advice, folder / "jobs", site)
+
+
+def test_an_auto_job_gets_the_name_that_its_process_has(tmp_path: Path) -> None:
+    """Asked once for an array; what else its user wishes stays."""
+    (tmp_path / "train.py").write_text("steps")
+    more = {"comment": "x advisor:job=auto,p99=5", "current_working_directory": str(tmp_path)}
+    site = Site(*(row(**more, array_job_id=7, array_task_id=n) for n in (1, 2)), row(job_id=9))
+    one = matching(site, tmp_path)
+    one.look()
+    one.look()
+    name = seen_job(("/usr/bin/python3", f"{tmp_path}/train.py", "--lr", "1"), None, PLAIN).name
+    assert site.told == [
+        ("scontrol", "write", "batch_script", "7", "-"),
+        ("scontrol", "update", "JobId=7", f"Comment=x advisor:job={name},p99=5"),
+    ]
+
+
+@pytest.mark.parametrize("refuses", ["write", "update"])
+def test_an_auto_job_that_cannot_be_named_is_left_alone(tmp_path: Path, refuses: str) -> None:
+    site = Site(row(comment="advisor:job=auto"))
+    site.refuses = refuses
+    one = matching(site, tmp_path)
+    one.look()
+    asked = len(site.told)
+    one.look()
+    assert len(site.told) == asked == (1 if refuses == "write" else 2)

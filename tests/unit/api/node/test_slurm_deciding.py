@@ -512,6 +512,7 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
     assert read_job(folder) is None
     (folder / "share").unlink()
     assert read_job(folder) is read_job(job_folder(tmp_path, "43", "nightly run")) is None
+    assert read_job(job_folder(tmp_path, "45", "advisor:job=auto")) is None, "nobody named it"
     assert read_job(folder.with_name("44")) is None
 
 

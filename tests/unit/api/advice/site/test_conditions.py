@@ -12,9 +12,10 @@ from made_up_profiles import SHARES
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
-from advisor.core.records import Observation
+from advisor.core.records import SEEN, UNCOUNTED_UNIT, Observation
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.predict.kernels import Kernels
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.wire.answers import DriftedJob
 from advisor_advice import conditions as module
@@ -104,6 +105,61 @@ def test_a_launch_tells_kernels(
     _, (used, _) = Conditions(kernels=fitted).applied(MODEL, of)
     assert (used.kernels and used.kernels.per_unit) == per_unit
     assert {kernels.source for kernels in fitted.values()} <= {"fitted"}
+
+
+def beside(truth: Profile, other: str, share: float, number: int) -> Observation:
+    """A launch of this very job beside one that is known, as physics has it."""
+    split = Split((share, 90.0 - share))
+    (found,) = model().predict((PROFILES[other, CARD], truth), [Split(split.shares[::-1])])
+    known, own = found.parts
+    return launch(
+        number, job_1=other, job_2=truth.job, share_1_percent=90.0 - share, share_2_percent=share,
+        rate_1=known.rate.value, rate_2=own.rate.value, power_w=found.power_w.value,
+    )  # fmt: skip
+
+
+def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Settings) -> None:
+    """And brings it nearer to the truth; a full profile stays, as does all without an hour."""
+    whole = replace(solo_points("s")[-1], flags=(SEEN,), sm_active_percent=60.0)
+    stored(settings, whole)
+    with open_store(settings.database_url, settings.home) as store:
+        estimated = profiles_of({"s"}, store, or_seen=True)["s", CARD]
+        slower = np.where(estimated.shares < 100, 0.8, 1.0)
+        values = {**estimated.values, "rate": slower * estimated.values["rate"]}
+        truth = replace(estimated, values=values, doubt=None)
+        asked = (estimated, profile("c"), PAIR[0])
+        narrower, shares = list[Profile](), np.array([30.0, 45.0, 60.0])
+        for number, (other, share) in enumerate(
+            [("", 0.0), ("a", 45.0), ("b", 45.0), ("b", 45.0), ("a", 30.0), ("b", 60.0)]
+        ):
+            if other:
+                store.add([beside(truth, other, share, number)])
+            seen = experience_of(store, model(), never, settings.home)
+            given = seen.conditions(CARD, None, store)
+            applied, said = given.applied, f"of s also {number} launches beside profiled jobs tell"
+            assert [*given.warnings(asked)] == ([said] if number else [])
+            _, (found, *others) = applied(model(), asked)
+            narrower.append(found)
+            assert tuple(others) == asked[1:]
+            assert (len(seen.expected), len(seen.hours)) == (0, number)
+            # What the two did themselves is told by their windows.
+            _, (again, _) = applied(model(), (estimated, PAIR[0]))
+            assert number < 2 or again.doubt_at(shares)[0, 0] > found.doubt_at(shares)[0, 0]
+    rates = [one.at(shares, "rate")["rate"] for one in (truth, *narrower)]
+    offs = [np.abs(np.log(rate / rates[0])).mean() for rate in rates[1:]]
+    assert narrower[0] is estimated
+    assert np.diff([one.doubt_at(shares)[0].mean() for one in narrower]).max() < 0
+    assert offs[-1] < 0.4 * offs[0]
+    assert narrower[-1].values["rate"][-1] == 100
+    assert np.diff(narrower[-1].values["rate"]).min() >= 0
+
+
+def test_a_job_that_was_seen_and_not_counted_has_no_rates_beside_others() -> None:
+    uncounted = replace(PAIR[0], rate_unit=UNCOUNTED_UNIT)
+    seen = Expected(launch(), (uncounted, PAIR[1]), MODEL.predict(PAIR, [EQUAL])[0])
+    rates = [one.observed for one in compared([seen]) if one.quantity == "rate"]
+    assert rates == [80.0]
+    assert fitted_kernels([seen]) == {}
 
 
 def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
