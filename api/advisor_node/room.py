@@ -187,9 +187,6 @@ UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
 or where nobody can see its limit."""
 
-AT_BOUND = 0.95
-"""Of the memory at which a job is bounded: its next larger allocation fails."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
@@ -282,7 +279,8 @@ class TenantMeter(Generic[T]):
     def take_memory(self, memory_mib: float | None) -> bool:
         """Take note of its GPU memory; whether it has come to its bound, for the first time."""
         self.memory_mib, most_mib = memory_mib, self.tenant.share.memory_mib
-        met = bool(memory_mib and most_mib and memory_mib >= AT_BOUND * most_mib)
+        # From there on its next larger allocation fails.
+        met = bool(memory_mib and most_mib and memory_mib >= 0.95 * most_mib)
         new = met and not self._met_memory
         self._met_memory = self._met_memory or met
         return new
