@@ -84,8 +84,8 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
         (
             ("bert-serve-10", "bert-infer", *TWO),
             [
+                ("limited", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
                 ("limited", "matmul-fp16"),
-                ("time-sliced", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
             ],
         ),
     ],
