@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -239,14 +239,25 @@ SetClass: TypeAlias = Literal[
     "beside one that fills",
     "fills, guessed",
     "beside one that fills, guessed",
+    "fills, one limit",
+    "beside one that fills, one limit",
+    "fills, guessed, one limit",
+    "beside one that fills, guessed, one limit",
     "time-sliced",
 ]
 """By which errors of jobs differ: limits that add up to the GPU or less, where no job fills the GPU
 alone, and where one does; side by side, of a job that does not fill the GPU beside others that do
-not, of one that does, of one that does not beside one that does, and these two where kernels of all
-are not known; or any, time-sliced."""
+not, of one that does, of one that does not beside one that does, these two where kernels of all are
+not known, and these four where a job has a limit; or any, time-sliced."""
 
 CLASSES: tuple[SetClass, ...] = get_args(SetClass)
+
+
+def of_set(of_class: SetClass) -> SetClass:
+    """By which errors of sets and of p99s differ: not by whether a job has a limit."""
+    return cast("SetClass", of_class.removesuffix(", one limit"))
+
+
 SLICED = CLASSES.index("time-sliced")
 
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
@@ -274,10 +285,14 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs": (0.46, 1.29),
         "own SMs, one fills": (0.54, 1.11),
         "none fills": (0.7, 1.39),
-        "fills": (0.75, 1.2),
+        "fills": (0.82, 1.2),
         "beside one that fills": (0.6, 1.69),
         "fills, guessed": (0.72, 1.61),
         "beside one that fills, guessed": (0.3, 2.46),
+        "fills, one limit": (0.75, 1.12),
+        "beside one that fills, one limit": (0.68, 1.42),
+        "fills, guessed, one limit": (0.78, 1.23),
+        "beside one that fills, guessed, one limit": (0.64, 1.65),
         "time-sliced": (0.74, 1.21),
     }
 )
@@ -290,9 +305,9 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs, one fills": (0.92, 1.09),
         "none fills": (0.9, 1.19),
         "fills": (0.83, 1.03),
-        "beside one that fills": (0.88, 1.17),
-        "fills, guessed": (0.78, 1.04),
-        "beside one that fills, guessed": (0.85, 1.17),
+        "beside one that fills": (0.89, 1.09),
+        "fills, guessed": (0.83, 1.04),
+        "beside one that fills, guessed": (0.87, 1.1),
         "time-sliced": (0.8, 1.26),
     }
 )
@@ -304,9 +319,9 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs, one fills": (0.84, 1.06),
         "none fills": (0.82, 1.13),
         "fills": (0.95, 1.15),
-        "beside one that fills": (0.83, 1.09),
+        "beside one that fills": (0.84, 1.07),
         "fills, guessed": (0.95, 1.2),
-        "beside one that fills, guessed": (0.84, 1.11),
+        "beside one that fills, guessed": (0.84, 1.1),
         "time-sliced": (0.86, 1.15),
     }
 )
@@ -416,12 +431,15 @@ _LOW, _BESIDE_LOW, _SERVED_LOW = range(len(CLASSES), len(CLASSES) + len(LOW_SPEE
 
 
 _POWER_ERRORS, _ENERGY_ERRORS = (
-    np.array([*(errors[name] for name in CLASSES), *[below] * len(LOW_SPEEDS)])
+    np.array([*(errors[of_set(name)] for name in CLASSES), *[below] * len(LOW_SPEEDS)])
     for errors, below in ((POWER_ERRORS, LOW_POWER), (ENERGY_ERRORS, LOW_ENERGY))
 )
 SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
 P99_ENDS = np.array(
-    [astuple(of) for of in (*(P99_ERRORS[n] for n in CLASSES), *[LOW_P99] * len(LOW_SPEEDS))]
+    [
+        astuple(of)
+        for of in (*(P99_ERRORS[of_set(n)] for n in CLASSES), *[LOW_P99] * len(LOW_SPEEDS))
+    ]
 )
 """By the numbers of the classes, then of `_LOW`, `_BESIDE_LOW` and `_SERVED_LOW`."""
 
@@ -564,8 +582,9 @@ class JobsAlone:
         none, is_filled = CLASSES.index("none fills"), self.fills.any(axis=0)
         beside = np.where(is_filled, CLASSES.index("beside one that fills"), none)
         found = np.where(self.fills > 0, CLASSES.index("fills"), beside)
-        guessed = self.guessed.any(axis=0) & (found > none)
-        return np.where(self.apart, is_filled, np.where(guessed, found + 2, found))
+        is_limited = ((self.share > 0) & (self.share < WHOLE)).any(axis=0)
+        further = 2 * self.guessed.any(axis=0) + 4 * is_limited
+        return np.where(self.apart, is_filled, found + further * (found > none))
 
     @property
     def could(self) -> Floats:

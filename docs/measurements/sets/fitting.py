@@ -21,6 +21,7 @@ from advisor.predict.sets import (
     RoundRobin,
     SetClass,
     crowded,
+    of_set,
     power_w,
     turns,
 )
@@ -249,7 +250,7 @@ def judge(
                 row,
                 part,
                 CLASSES[number],
-                CLASSES[max(classes)],
+                of_set(CLASSES[max(classes)]),
                 speed,
                 predicted_w,
                 measured / expected,
