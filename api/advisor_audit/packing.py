@@ -35,7 +35,7 @@ from advisor.placement.placing import (
 )
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, TAILS, SetClass, of_set
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.phases import Segment
 from advisor_audit.sources import (
     ACTIVITY,
@@ -516,7 +516,7 @@ class Packer:
             shares=shares,
             floors=tuple(map(float, self.answers.floors[list(members)])),
             longer=tuple(map(float, TAILS.longer(alone)[:, 0])),
-            of_class=of_set(CLASSES[int(alone.classes.max())]),
+            of_class=OF_SET[CLASSES[int(alone.classes.max())]],
             power_w=power_w,
             alone_w=float(alone_w.sum()),
             lags=tuple(np.where(served, 0.0, 1.0).tolist()),

@@ -14,6 +14,7 @@ from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
     CLASSES,
     CORNER,
+    OF_SET,
     ROUND_ROBIN,
     SLICED,
     TURNS_KEPT,
@@ -21,7 +22,6 @@ from advisor.predict.sets import (
     RoundRobin,
     SetClass,
     crowded,
-    of_set,
     power_w,
     turns,
 )
@@ -250,7 +250,7 @@ def judge(
                 row,
                 part,
                 CLASSES[number],
-                of_set(CLASSES[max(classes)]),
+                OF_SET[CLASSES[max(classes)]],
                 speed,
                 predicted_w,
                 measured / expected,

@@ -206,10 +206,22 @@ def test_long_kernels_starve_a_job_of_short_ones() -> None:
     assert speeds_of(long, long, long) == pytest.approx([1 / (1 + 2 * 0.99)] * 3)
 
 
-def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there() -> None:
-    filling = of_kernels("filling", 10e-6, 99.0)
-    assert speeds_of(of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",)), filling)[0] == 1.0
-    assert speeds_of(of_kernels("small", 40e-6, 4.0), filling)[0] < 0.9
+@pytest.mark.parametrize(
+    ("sm", "fields", "kept"),
+    [
+        (4.0, {"flags": ("cpu-bound",)}, 1.0),
+        (4.0, {"flags": ("one-window",)}, 1.0),
+        (4.0, {"columns": {"job_cpu_percent": np.full(10, np.nan)}}, 1.0),
+        (4.0, {}, 40 / 49.9),
+        (75.0, {"columns": {"job_cpu_percent": np.full(10, np.nan)}}, 40 / 49.9),
+    ],
+)
+def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there(
+    sm: float, fields: dict[str, Any], kept: float
+) -> None:
+    """Known by one window or without its cores it is taken to, unless its SMs are mostly active."""
+    pair = of_kernels("small", 40e-6, sm, **fields), of_kernels("filling", 10e-6, 99.0)
+    assert speeds_of(*pair)[0] == pytest.approx(kept)
 
 
 def in_turns(*profiles: Profile) -> list[float]:
