@@ -5,11 +5,9 @@
 Campaigns and the words of the tables are as rows.py has them. It prints the constants of
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
-judged. "Kernels guessed" is the law where kernels of no job are known. "As it stands" is
-the law of the package, so of campaigns that came after it these are errors of answers. Where no
-campaign is named, bundled pairs count, too. The last row is how far the same set on another card
-and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th
-percentile.
+judged. "Kernels guessed" is the law where kernels of no job are known. Where no campaign is named,
+bundled pairs count, too. The last row is how far the same set on another card and host is from
+itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
 """
 
 import itertools
@@ -25,11 +23,8 @@ from fitting import (
     Kept,
     Nearest,
     active,
-    as_it_stands,
     by_turns,
-    drawn,
     fitted_watts,
-    judge,
     left_out,
     nothing_saved,
     on_own_sms,
@@ -38,7 +33,7 @@ from fitting import (
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import ACTIVE_IDLE_OVER_W, FULLER, RoundRobin
+from advisor.predict.sets import RoundRobin
 
 LAWS = tuple(
     RoundRobin(launch_us / 1e6, gaps, batches)
@@ -58,13 +53,7 @@ def main() -> None:
         print(name, "=", value)
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
-    watts = drawn(ACTIVE_IDLE_OVER_W, FULLER)
-    stand = [it for r in rows for it in judge(r, as_it_stands(r), watts, *r.jobs)]
-    found = {
-        "the law, job left out": judged,
-        "the law, kernels guessed": guessed,
-        "the law as it stands": stand,
-    }
+    found = {"the law, job left out": judged, "the law, kernels guessed": guessed}
     for name, rule in RULES.items():
         found[name] = [
             it for own in by_way(rows).values() for it in left_out(own, rule(own), nothing_saved)
