@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import (
     BACKLOG,
+    JUDGE_S,
     SETTLE_S,
     UNCOUNTED,
     UNWATCHED,
@@ -18,7 +19,14 @@ from advisor.core.records import (
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
-from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
+from advisor.launch.spec import (
+    SILENT_S,
+    Drift,
+    Forecast,
+    LaunchPart,
+    LaunchSet,
+    Ledger,
+)
 from advisor.runtime.counting import percentile_ms
 from advisor.validity.points import FASTEST
 
@@ -78,6 +86,9 @@ class Trial:
 WATCHED_S = 2.0
 """Longest time between two looks at jobs that counts as watched, s."""
 
+_LATELY_S = 300.0
+"""Length of the mean that is held against a promise, s."""
+
 
 class Account:
     """What jobs did since their gates opened, at `now`.
@@ -88,6 +99,9 @@ class Account:
         first: The stretch of all that began together, or of one that began alone.
         stretches: The first one; each next one is of those, two at least, who ran together after
             somebody had ended or joined.
+        promised: What is promised of those who run; None: nothing is.
+        kept: What they did since then.
+        renewed: Why it is promised since then; empty: since they began.
         rest_s: How long jobs have run after the first stretch.
         stranded_unit_s: Units held for a job that had ended, times seconds.
         unwatched_s: Seconds between two looks beyond 2 s, all together.
@@ -102,6 +116,7 @@ class Account:
         self._begin = self._read = metered
         self.first = Stretch(jobs, range(len(jobs)), now.at_s, metered)
         self.stretches = [self.first]
+        self.promise(None, self.first.numbers)
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
         self.rest_s = self.stranded_unit_s = self.unwatched_s = 0.0
@@ -138,6 +153,24 @@ class Account:
                     one.rest.add(now, one.steps)
         else:
             self._shared_steps = _steps(self._jobs)
+
+    def promise(self, forecast: Forecast | None, numbers: Sequence[int], renewed: str = "") -> None:
+        """What these who run do from now on is held against this; `renewed` says why."""
+        self.promised, self.renewed = forecast, renewed
+        self.kept = Stretch(self._jobs, numbers, self._last_s, self._read, _LATELY_S)
+
+    def drifts(self) -> tuple[dict[int, Drift], Drift | None]:
+        """Of the rates over the last minutes, by job, and of all work per joule since then."""
+        if self.promised is None or self.kept.settled_s() < JUDGE_S:
+            return {}, None
+        jobs, worth = self.promised.jobs, self.promised.work_per_joule
+        lately = zip(self.kept.numbers, self.kept.rates(lately=True), jobs, strict=True)
+        speeds = [
+            relative(rate, job.solo_rate) for rate, job in zip(self.kept.rates(), jobs, strict=True)
+        ]
+        return {
+            n: drift for n, rate, job in lately if (drift := Drift.of(rate, job.rate)) is not None
+        }, Drift.of(work_per_joule(speeds, self.kept.power_w()), worth)
 
     def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
         """Take the last counts, once no process is left; `stopped` had run until now."""
@@ -223,6 +256,7 @@ class Account:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
         metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
         alone, held_s = _work_alone(done, parts), self.first.overlap_s + self.rest_s
+        gpus = max(part.job.gpus for part in parts)
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
@@ -231,12 +265,12 @@ class Account:
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s
         return Ledger(
-            held_s=held_s,
+            held_s=gpus * held_s,
             energy_j=metered.joules,
             alone_s=alone[0],
             alone_j=alone_read[1],
             freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
-            unread_s=held_s - metered.seconds if metered.whole_j(held_s) is None else 0.0,
+            unread_s=gpus * (held_s - metered.seconds) if metered.whole_j(held_s) is None else 0.0,
         )
 
     @property
@@ -267,6 +301,8 @@ class Account:
         running: Sequence[JobMonitor],
     ) -> None:
         numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
+        if numbers == self.kept.numbers:
+            self.kept.add(now, passed_s, self._read)
         if numbers != self.stretches[-1].numbers:
             if len(numbers) < ADVISED_JOBS:
                 return
@@ -299,7 +335,7 @@ def energy_saved(
 def _work_alone(
     work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
 ) -> tuple[float, float] | None:
-    """How long work takes with each job alone on the whole GPU, and its energy, as `energy_saved`.
+    """GPU time of work with each job alone on all that it holds, and energy, as `energy_saved`.
 
     None where anything is not known.
     """
@@ -307,7 +343,8 @@ def _work_alone(
     for done, part in zip(work, parts, strict=True):
         if done is None or not part.solo_rate or not part.solo_power_w:
             return None
-        alone_s += done / part.solo_rate
+        held = part.job.gpus if isinstance(part, LaunchPart) else 1
+        alone_s += held * done / part.solo_rate
         alone_j += done / part.solo_rate * part.solo_power_w
     return alone_s, alone_j
 
@@ -341,13 +378,14 @@ class Stretch:
         numbers: Sequence[int],
         now_s: float,
         metered: Metered | None,
+        lately_s: float | None = None,
     ) -> None:
         self.numbers = tuple(numbers)
         self.started_at = to_exact_text(datetime.now(UTC))
         self.seen_s, self.overlap_s = now_s, 0.0
         self.ended: tuple[int, ...] = ()
         self.flags = set[str]()
-        self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
+        self._paces = {n: _Pace(jobs[n], lately_s) for n in self.numbers}
         self._begun_s = self._settles_s = now_s
         self._first, self._last = metered, metered
         self._joules, self.catching_up = RateMeter(), tuple[int, ...]()
@@ -392,9 +430,10 @@ class Stretch:
         """Of the GPU, mean of the time in which it was read."""
         return self._joules.rate()
 
-    def rates(self) -> tuple[float | None, ...]:
-        """Of these jobs, in the order of the launch."""
-        return tuple(pace.steps.rate() for pace in self._paces.values())
+    def rates(self, *, lately: bool = False) -> tuple[float | None, ...]:
+        """Of these jobs, in the order of the launch; of its last `lately_s` alone."""
+        paces = self._paces.values()
+        return tuple((pace.lately if lately else pace.steps).rate() for pace in paces)
 
     def settled_s(self) -> float:
         """How long the time is that means are of."""
@@ -406,13 +445,13 @@ class Stretch:
 
 
 class _Pace:
-    def __init__(self, job: JobMonitor) -> None:
-        self.job, self._first_steps = job, job.steps
+    def __init__(self, job: JobMonitor, lately_s: float | None) -> None:
+        self.job, self._first_steps, self._lately_s = job, job.steps, lately_s
         self.begin()
 
     def begin(self) -> None:
         """Forget what was noted."""
-        self.steps = RateMeter()
+        self.steps, self.lately = RateMeter(), RateMeter(self._lately_s)
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def catches_up(self, *, again: bool) -> bool:
@@ -431,7 +470,8 @@ class _Pace:
         )
 
     def note(self, now: Moment) -> None:
-        self.steps.add(now, self.job.steps)
+        for meter in (self.steps, self.lately):
+            meter.add(now, self.job.steps)
         # A file that cannot be read is found when the job is counted next.
         with suppress(OSError):
             answered = self.job.job.latencies()

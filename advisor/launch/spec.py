@@ -14,6 +14,7 @@ from typing import Any, Literal
 from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
+from advisor.core.wording import listed
 from advisor.runtime.backend import Proof
 
 
@@ -53,6 +54,31 @@ class Forecast:
     energy_saved: Interval | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Observed over promised in one launch, as the `ratio` of a `DriftedJob` is of many.
+
+    Attributes:
+        low, high: Bounds of the promise over its value: between them it is kept.
+    """
+
+    ratio: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, observed: float | None, promised: Interval) -> "Drift | None":
+        """None where nothing is observed, or nothing was promised."""
+        if observed is None or promised.value <= 0:
+            return None
+        return cls(*(value / promised.value for value in (observed, promised.low, promised.high)))
+
+    @property
+    def text(self) -> str:
+        """In percent, with what was promised."""
+        return f"{100 * self.ratio:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPart:
     """One of the jobs, and what its profile knows.
@@ -61,8 +87,8 @@ class LaunchPart:
         job: As its file was when the launch was asked for.
         solo_rate: Rate alone on the whole GPU; None without a profile.
         share_rate: Rate alone at its share.
-        solo_power_w: Power of the GPU while it runs alone on all of it.
-        idle_power_w: Power of the GPU before it started.
+        solo_power_w: Power of the GPUs that it holds while it runs alone on all of them.
+        idle_power_w: Power of these before it started.
         host_spread: Standard deviation of the log of its rate alone here over `solo_rate`, which is
             of another host; 0: it was measured on this one, or serves a demand.
         window_spread: The same between two windows of some seconds on one host.
@@ -74,6 +100,7 @@ class LaunchPart:
         units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
+        done: Steps that it did in this launch before it was started again, to go on.
     """
 
     job: Job
@@ -90,6 +117,7 @@ class LaunchPart:
     units: int | None = None
     limit_memory: bool = True
     time_limit_s: float | None = None
+    done: float = 0.0
 
     @property
     def promised_p99_ms(self) -> float | None:
@@ -107,6 +135,7 @@ class LaunchSet:
         open_percent: Who joins may get so much, though nobody who begins has as much.
         alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
             none does, or all have.
+        ran_s: How long they ran together before, at another split, s.
     """
 
     split: Split
@@ -114,24 +143,37 @@ class LaunchSet:
     forecast: Forecast | None = None
     open_percent: float = 0.0
     alone_s: float | None = None
+    ran_s: float = 0.0
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """In the order of the shares."""
         return tuple(part.job for part in self.parts)
 
-    def memory(self, card_mib: float | None) -> MemoryFit:
-        """What they need of the memory of a card."""
-        return MemoryFit(tuple(job.memory_mib for job in self.jobs), card_mib)
+    @property
+    def stays(self) -> str:
+        """Why its jobs are not started again at another split; empty: they may be."""
+        if once := listed(job.name for job in self.jobs if not job.restartable):
+            return f"{once}: the job file does not say restartable: true"
+        if self.split.gpus:
+            return "one of its jobs holds two GPUs"
+        return "`advisor run` places these jobs" if self.open_percent else ""
+
+    def memory(self, card_mib: float | None) -> tuple[MemoryFit, ...]:
+        """What they need of the memory of each card."""
+        each = ([self.jobs[n].memory_mib for n in on] for on in self.split.each_gpu)
+        return tuple(MemoryFit(tuple(needs_mib), card_mib) for needs_mib in each)
 
     def shares(self, card_mib: float | None) -> tuple[Share, ...]:
         """Of units and of the memory of a card, in the same order."""
-        memory = self.memory(card_mib)
+        most_mib: dict[int, list[int]] = {}
+        for on, memory in zip(self.split.each_gpu, self.memory(card_mib), strict=True):
+            for place, n in enumerate(on):
+                if self.parts[n].limit_memory and (limit_mib := memory.limit_mib(place)):
+                    most_mib.setdefault(n, []).append(limit_mib)
         return tuple(
-            replace(share, memory_mib=memory.limit_mib(job) if part.limit_memory else None)
-            for job, (share, part) in enumerate(
-                zip(split_shares(self.split), self.parts, strict=True)
-            )
+            replace(share, memory_mib=min(most_mib.get(n, ()), default=None))
+            for n, share in enumerate(split_shares(self.split))
         )
 
     def places(self, number: int) -> tuple[str, ...]:
@@ -423,6 +465,8 @@ class JobStatus:
         stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
+        drift: Mean rate of the last five minutes over what is promised beside those that run.
+        paused: It stands still, stopped by a signal: nothing of that time is in a drift.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
@@ -454,6 +498,8 @@ class JobStatus:
     unread_since: str | None = None
     stalled_since: str | None = None
     predicted_rate: Interval | None = None
+    drift: Drift | None = None
+    paused: bool = False
     join_id: str | None = None
     joined_at: str | None = None
     ended_at: str | None = None
@@ -479,6 +525,28 @@ def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
     seats = [(job.share_percent, job.below_normal) for job in jobs]
     low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
     return Split(tuple(share for share, _ in seats), sharing, low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resplit:
+    """What those that run would do at another split, for which all of them have to start again.
+
+    Attributes:
+        split: As people write it.
+        worth: Work per joule over that of now; above 1 with its whole range where it is offered.
+        refused: Why they stay as they are; None: they are started again where somebody asks for it.
+    """
+
+    split: str = ""
+    worth: Interval | None = None
+    refused: str | None = None
+
+    @property
+    def text(self) -> str:
+        """How much more."""
+        of = self.worth or Interval.sure(1.0)
+        low, value, high = (f"{100 * part - 100:.0f}" for part in (of.low, of.value, of.high))
+        return f"{value} % more work per joule ({low} to {high})"
 
 
 HistoryValues = tuple[float | None, ...]
@@ -570,6 +638,12 @@ class LaunchStatus:
         mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
+        promised_at: Since when what is promised of those that run is promised, ISO 8601, UTC; None:
+            nothing is.
+        promise_renewed: Why it is promised since then; None: since they began.
+        speed_drift: Mean of the drifts of the jobs; None while one is paused.
+        work_drift: Work per joule since `promised_at` over what is promised.
+        resplit: Whether another split would do more; None: that was not looked at yet.
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles, and once it is over.
         mean_energy_saved: The same while all ran, without the first seconds; it stays.
@@ -615,6 +689,11 @@ class LaunchStatus:
     predicted_power_w: Interval | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
+    promised_at: str | None = None
+    promise_renewed: str | None = None
+    speed_drift: Drift | None = None
+    work_drift: Drift | None = None
+    resplit: Resplit | None = None
     energy_saved: float | None = None
     mean_energy_saved: float | None = None
     ledger: Ledger | None = None

@@ -9,21 +9,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 
-from advisor.core.gpu import Gpu
 from advisor.core.records import Record
 from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
-from advisor_profiling.testbed import backend_alone, find_gpu, open_source, with_units
+from advisor_profiling.testbed import backend_alone, find_gpus, open_source, with_units
 
 
 def supervise(folder: Path) -> None:
@@ -53,12 +53,15 @@ def _open_context(
     Raises:
         BusyError: another process holds it for longer than the launch may wait.
     """
-    gpu = find_gpu(spec.gpu)
+    gpu = find_gpus(spec.gpu)
     with ExitStack() as stack:
         until_s = time.monotonic() + spec.wait_s
         while True:
             try:
-                stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id))
+                with ExitStack() as taken:
+                    for uuid in sorted(one.uuid for one in gpu.each):
+                        taken.enter_context(gpu_lock(settings.lock_dir, uuid, spec.launch_id))
+                    stack.push(taken.pop_all())
                 break
             except BusyError:
                 if time.monotonic() >= until_s or stop_asked():
@@ -68,13 +71,14 @@ def _open_context(
         gpu = with_units(gpu, settings)
         yield LaunchContext(
             gpu=gpu,
-            source=stack.enter_context(closing(open_source(gpu, None, settings))),
+            source=stack.enter_context(closing(open_source(gpu, None, settings, summed=True))),
             environment=settings.job_environment(),
             open_backend=lambda sharing: backend_alone(
                 gpu, "uncapped" if sharing == "time-sliced" else None, settings
             ),
             remember=lambda seen: _remember(seen, settings),
-            renew=lambda pair, demands: _renewed(pair, demands, gpu, settings),
+            renew=lambda pair, demands: _forecasting().renewed(pair, demands, gpu, settings),
+            better=lambda pair, seen: _forecasting().better(pair, seen, gpu, settings),
         )
 
 
@@ -83,12 +87,10 @@ def _remember(seen: Record, settings: Settings) -> None:
         store.add([seen])
 
 
-def _renewed(
-    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
-) -> tuple[Forecast, tuple[str, ...]]:
-    from advisor_advice.forecasting import renewed  # a launch needs no model before
+def _forecasting() -> ModuleType:
+    from advisor_advice import forecasting  # a launch needs no model before
 
-    return renewed(pair, demands, gpu, settings)
+    return forecasting
 
 
 @contextmanager

@@ -6,13 +6,16 @@ import signal
 from dataclasses import fields
 
 import pytest
-from host import UUID, FakeHost
+from fanned_out import two_gpus
+from host import OTHER_UUID, UUID, FakeHost
 from launched import (
     await_end,
     await_nobody,
     await_status,
     detached,
+    folder,
     launch,
+    stop,
     wait_for_line,
 )
 from reading import answer_of, some
@@ -20,6 +23,7 @@ from reading import answer_of, some
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
 from advisor.formats.wire import read
+from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor_data import open_store
 
@@ -129,6 +133,32 @@ def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 
+def test_jobs_start_again_at_the_split_that_is_offered_when_somebody_asks(h200: FakeHost) -> None:
+    """The fake jobs are too slow for what they do to be believed, so the model speaks alone."""
+    for name in TRIED[:2]:
+        h200.write_job(name, restartable=True)
+    name = detached(h200, *TRIED[:2], "--split", "50/50", "--allow-unsafe")
+    early = h200.advisor("launches", "resplit", name)
+    assert early.returncode == 10
+    assert "a set that runs is looked at after half a minute" in early.stderr
+    before = await_status(h200, name, lambda status: status["resplit"] is not None)
+    assert (before["pair_number"], before["resplit"]["refused"]) == (0, None)
+    shown = h200.advisor("launches", "show", name).stdout
+    assert f"another split, {before['resplit']['split']}, would do " in shown
+    assert f"advisor launches resplit {name}" in " ".join(shown.split())
+    again = h200.answer("launches", "resplit", name)
+    assert (again["state"], again["pair_number"], again["pairs"]) == ("running", 1, 2)
+    assert [(job["outcome"], job["share_percent"]) for job in again["jobs"]] == [
+        ("running", 100), ("running", 100),
+    ]  # fmt: skip
+    for then, now in zip(before["jobs"], again["jobs"], strict=True):
+        assert 0 < then["steps"] <= now["steps"]
+    assert h200.advisor("launches", "resplit", name).returncode == 10
+    assert stop(h200, name)["state"] == "stopped"
+    await_nobody(h200)
+    assert len(h200.answer("launches", "show", name)["observations"]) == 2
+
+
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
     name = detached(jobs, "one", "two", "--split", "50/50")
     status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
@@ -164,3 +194,50 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
         assert done.returncode == 2, (options, done.stderr)
         assert message in done.stderr
     assert not (jobs.folder / "home" / "launches").exists()
+
+
+ON_TWO = ("ranks", "one", "two", "--gpu", "0,1")
+
+
+def test_a_job_of_two_gpus_runs_with_a_neighbour_on_each(jobs: FakeHost) -> None:
+    """All are clients of one daemon, each sees its own GPUs, and power is that of both."""
+    both = two_gpus(jobs)
+    jobs.write_job("ranks", gpus=2)
+    asked = (*ON_TWO, "--split", "100/50@0/50@1", "--duration", "5", "--json")
+    status = answer_of(jobs.advisor("launch", *asked, **both).stdout.splitlines()[-1])
+    assert (status["state"], status["power_limit_w"]) == ("stopped", 1400)
+    assert [job["units_granted"] for job in status["jobs"]] == [132, 66, 66]
+    (seen,) = status["observations"]
+    # 80 W of each GPU, and what jobs draw, which all fakes draw on the first.
+    assert seen["power_w"] == pytest.approx(2 * 80 + 420 + 220 + 220, rel=0.1)
+    assert "several-gpus" in seen["flags"]
+    spec = LaunchFolder(folder(jobs, status["launch_id"])).read_spec()
+    assert (spec.gpu, str(spec.pairs[0].split)) == (f"{UUID},{OTHER_UUID}", "100/50@0/50@1")
+    planned = jobs.advisor("launch", *ON_TWO, "--split", "100/50/50", "--dry-run", **both)
+    told = [line.strip() for line in planned.stdout.splitlines() if "VISIBLE" in line]
+    own = (f"{UUID},{OTHER_UUID}", UUID, OTHER_UUID)
+    assert told == [f"CUDA_VISIBLE_DEVICES={gpus}" for gpus in own]
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=" in planned.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("ranks", "one", "--split", "100/50"), "--gpu 0 names 1 GPU, and ranks holds 2"),
+        (
+            ("one", "two", "--split", "50/50", "--gpu", "0,1"),
+            "names 2 GPUs, and one and two share 1",
+        ),
+        ((*ON_TWO, "--split", "time-sliced"), "are not launched time-sliced yet"),
+        ((*ON_TWO, "--split", "100/50@0/50"), "names no GPU for a neighbour"),
+        ((*ON_TWO, "--split", "100/50@0/50@1", "--alone"), "cannot run alone first yet"),
+        ((*ON_TWO, "--split", "100/50@0/50@2"), "names GPU 2 of 2"),
+    ],
+)
+def test_what_is_not_launched_of_two_gpus_yet(
+    jobs: FakeHost, asked: tuple[str, ...], says: str
+) -> None:
+    both = two_gpus(jobs)
+    jobs.write_job("ranks", gpus=2)
+    done = jobs.advisor("launch", *asked, **both)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
