@@ -183,6 +183,7 @@ class Profile:
         serving: Demand and latencies; None: the job answers no requests.
         gpu_uuids: Cards that its points are of.
         in_bursts: Whether it has the whole GPU for a while, and then pauses.
+        busy: Part of the time in which a kernel runs on the whole GPU, 0 to 1; NaN: not known.
         kernels: Its kernels on the whole GPU; None: not known.
         doubt: Standard deviations of the logarithms of rate and power over the shares, shape
             (2, shares), where they were estimated; None: they were measured.
@@ -208,6 +209,7 @@ class Profile:
     serving: Serving | None = None
     gpu_uuids: frozenset[str] = frozenset()
     in_bursts: bool = False
+    busy: float = math.nan
     kernels: Kernels | None = None
     doubt: Floats | None = None
     gpus: int = 1
@@ -314,6 +316,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         serving=serving_of(usable),
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
+        busy=_middle([p.gpu_busy_percent for p in by_share[-1]]) / WHOLE,
         kernels=probed_kernels(usable),
         gpus=newest.gpus or 1,
     )
@@ -425,7 +428,12 @@ def with_demand(profile: Profile, rate: float) -> Profile:
     serving = replace(profile.serving, offered_rate=rate)
     if rate > (1 + serving.tolerance) * profile.serving.offered_rate:
         serving = replace(serving, latency_p99_ms=())
-    return replace(profile, values={**profile.values, **values}, serving=serving)
+    return replace(
+        profile,
+        values={**profile.values, **values},
+        serving=serving,
+        busy=min(profile.busy * float(part[-1]), 1.0),
+    )
 
 
 def _per_active_percent(profile: Profile) -> float:

@@ -38,7 +38,7 @@ from advisor.placement.placing import (
 )
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, TAILS, SetClass
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
@@ -545,7 +545,7 @@ class Packer:
             shares=shares,
             floors=tuple(map(float, self.answers.floors[list(members)])),
             longer=tuple(map(float, TAILS.longer(alone)[:, 0])),
-            of_class=CLASSES[int(alone.classes.max())],
+            of_class=OF_SET[CLASSES[int(alone.classes.max())]],
             power_w=power_w,
             alone_w=float(alone_w.sum()),
             lags=tuple(np.where(served, 0.0, 1.0).tolist()),

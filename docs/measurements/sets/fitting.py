@@ -7,16 +7,15 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from rows import Part, Row
+from rows import Part, Row, known_busy
 
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
     CLASSES,
-    CORNER,
+    OF_SET,
     ROUND_ROBIN,
     SLICED,
-    TURNS_KEPT,
     JobsAlone,
     RoundRobin,
     SetClass,
@@ -64,8 +63,9 @@ def _alone(part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
     could = part.base / whole_active if part.serves else part.base
     of_gpu = part.alone.power_w or 0.0, sm, dram
     kind = float(part.fills), float(part.serves), 0.0, float(bursts), math.inf
+    busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could
-    return [*of_share, *of_gpu, *kind, *kernels, float(counted is None)]
+    return [*of_share, *of_gpu, *kind, busy, *kernels, float(counted is None)]
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:
@@ -89,15 +89,8 @@ def on_own_sms(corner: float | Floats) -> Kept:
 
 
 def by_turns(kept: float | Floats) -> Kept:
-    """Time-sliced, by `TURNS_KEPT`."""
+    """Time-sliced."""
     return lambda row: np.minimum(1.0, turns(alone(row), kept))
-
-
-def as_it_stands(row: Row) -> Floats:
-    """What the package says."""
-    if row.mode == "time-sliced":
-        return by_turns(TURNS_KEPT)(row)
-    return on_own_sms(CORNER)(row) if row.is_apart else round_robin(ROUND_ROBIN)(row)
 
 
 def active(row: Row, of: str = "sm") -> Floats:
@@ -249,7 +242,7 @@ def judge(
                 row,
                 part,
                 CLASSES[number],
-                CLASSES[max(classes)],
+                OF_SET[CLASSES[max(classes)]],
                 speed,
                 predicted_w,
                 measured / expected,

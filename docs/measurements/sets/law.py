@@ -5,17 +5,15 @@
 Campaigns and the words of the tables are as rows.py has them. It prints the constants of
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
-judged. "Kernels guessed" is the law where kernels of no job are known. "As it stands" is
-the law of the package, so of campaigns that came after it these are errors of answers. Where no
-campaign is named, bundled pairs count, too. The last row is how far the same set on another card
-and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th
-percentile.
+judged. "Kernels guessed" is the law where kernels of no job are known. Where no campaign is named,
+bundled pairs count, too. The last row is how far the same set on another card and host is from
+itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
 """
 
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -25,11 +23,8 @@ from fitting import (
     Kept,
     Nearest,
     active,
-    as_it_stands,
     by_turns,
-    drawn,
     fitted_watts,
-    judge,
     left_out,
     nothing_saved,
     on_own_sms,
@@ -38,13 +33,7 @@ from fitting import (
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import (
-    ACTIVE_IDLE_OVER_W,
-    FULLER,
-    POWER_ERRORS,
-    SPEED_ERRORS,
-    RoundRobin,
-)
+from advisor.predict.sets import RoundRobin
 
 LAWS = tuple(
     RoundRobin(launch_us / 1e6, gaps, batches)
@@ -64,13 +53,7 @@ def main() -> None:
         print(name, "=", value)
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
-    watts = drawn(ACTIVE_IDLE_OVER_W, FULLER)
-    stand = [it for r in rows for it in judge(r, as_it_stands(r), watts, *r.jobs)]
-    found = {
-        "the law, job left out": judged,
-        "the law, kernels guessed": guessed,
-        "the law as it stands": stand,
-    }
+    found = {"the law, job left out": judged, "the law, kernels guessed": guessed}
     for name, rule in RULES.items():
         found[name] = [
             it for own in by_way(rows).values() for it in left_out(own, rule(own), nothing_saved)
@@ -118,14 +101,17 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
 
 
 def held(judged: Sequence[Judged]) -> list[Off]:
-    """Whether ranges hold what was measured: speeds of jobs without a demand, and watts."""
+    """Whether ranges by sets without a job hold it: speeds where it has no demand, and watts."""
     found = list[Off]()
-    for j in judged:
-        ranges = [("watts", POWER_ERRORS[j.set_class], j.row.power_w / j.power_w)]
-        if not j.part.serves:
-            ranges.append((j.of_class, SPEED_ERRORS[j.of_class], j.part.speed / j.speed))
-        for name, (low, high), ratio in ranges:
-            found.append(Off(name, j.row, j.part.kind, j.jobs, 100.0 * (low <= ratio <= high)))
+    for job in sorted({job for j in judged for job in j.jobs}):
+        told = errors([j for j in judged if job not in j.row.jobs])
+        for j in (j for j in judged if job in j.jobs):
+            ranges = [("watts", told["POWER_ERRORS", j.set_class], j.row.power_w / j.power_w)]
+            if not j.part.serves:
+                of_class = told["SPEED_ERRORS", j.of_class]
+                ranges.append((j.of_class, of_class, j.part.speed / j.speed))
+            for name, (low, _, high, _), ratio in ranges:
+                found.append(Off(name, j.row, j.part.kind, j.jobs, 100.0 * (low <= ratio <= high)))
     return found
 
 
@@ -184,24 +170,14 @@ RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
 
 
 def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float, float, int]]:
-    """What each class is off by, by the name of its constant: three percentiles, and how many.
-
-    A class of windows without limits and with one is as wide as it is in either.
-    """
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """What each class is off by, by the name of its constant: three percentiles, and how many."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for j in judged:
         name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
-        found[name, j.of_class][j.row.mode].append(j.part.speed / j.speed)
-        found["POWER_ERRORS", j.set_class][j.row.mode].append(j.row.power_w / j.power_w)
-        found["ENERGY_ERRORS", j.set_class][j.row.mode].append(j.efficiency)
-    return {key: widest(ways.values()) for key, ways in sorted(found.items())}
-
-
-def widest(ways: Collection[Sequence[float]]) -> tuple[float, float, float, int]:
-    """The lowest 5th and the highest 95th percentile of each, the 50th and the number of all."""
-    lows, _, highs = zip(*map(percentiles, ways), strict=True)
-    every = [value for way in ways for value in way]
-    return min(lows), percentiles(every)[1], max(highs), len(every)
+        found[name, j.of_class].append(j.part.speed / j.speed)
+        found["POWER_ERRORS", j.set_class].append(j.row.power_w / j.power_w)
+        found["ENERGY_ERRORS", j.set_class].append(j.efficiency)
+    return {key: (*percentiles(own), len(own)) for key, own in sorted(found.items())}
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -6,8 +6,10 @@ FOLDER holds clones, none of which is kept here: github.com/MunQ-Lee/ParvaGPU_SC
 icloud-ecnu/igniter at b1ff2ab and tally-project/tally-bench at aaa359a (no licence), and
 S-Lab-System-Group/Lucid at 63685a3 (not for commerce). The law was fitted to none of them, and all
 are of other GPUs. No table has kernels per unit of work, so the law guesses them. SM activity is
-what a job does for each 1 that the GPU does at its best part, where rates on parts are known; else
-GPU busy stands for it, which is more. Errors are in percent of what was measured.
+what a job does for each 1 that the GPU does at its best part, where rates on parts are known. Else
+GPU busy is, the part of the time in which a kernel runs, and `GAPS` makes it SM activity. Gaps of a
+server of Tally are between requests, which it answers one by one. Errors are percent of what was
+measured.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,25 +25,33 @@ from typing import Any
 import numpy as np
 
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
+from advisor.predict.kernels import Kernels
 from advisor.predict.profiles import COLUMNS, Profile, Serving
-from advisor.predict.sets import SetPredictor
+from advisor.predict.sets import ROUND_ROBIN, SERVER_HOLD_S, SetPredictor
 
 PARTS = 7  # into which MIG cuts an A100
-LAW = SetPredictor()
+LAW, GAPS = SetPredictor(), 1 / ROUND_ROBIN.gaps
 
 View = tuple[str, float, float, float]
 """What is judged; as it was measured, as it is alone, and as the law says."""
 
 
-def job(active: float, share: float = WHOLE, p99_ms: float = 0.0) -> Profile:
-    """A job that does 1 a second alone, at its limit or without; with a p99 it is a server."""
+def job(active: float, share: float = WHOLE) -> Profile:
+    """A job that does 1 a second alone, at its limit or without."""
     shares = np.array(sorted({share, WHOLE}))
     values = dict.fromkeys(COLUMNS, np.full(len(shares), np.nan))
     values |= dict.fromkeys(("rate", "power_w"), np.ones(len(shares)))
     values["sm_active_percent"] = WHOLE * active * np.ones(len(shares))
-    demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
     profile = partial(Profile, job="", gpu_model="", rate_unit="", idle_power_w=0.0)
-    return profile(shares=shares, values=values, serving=demand if p99_ms else None)
+    return profile(shares=shares, values=values)
+
+
+def one_by_one(busy: float, p99_ms: float) -> Profile:
+    """A server that answers one request at a time."""
+    demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
+    known = partial(Kernels, per_unit_stderr=0.0, hold_stderr_s=0.0, source="guessed")
+    kernels = known(per_unit=busy / SERVER_HOLD_S, hold_s=SERVER_HOLD_S)
+    return replace(job(busy), serving=demand, kernels=kernels)
 
 
 def of_parvagpu(folder: Path) -> Iterator[View]:
@@ -82,7 +93,7 @@ def of_lucid(folder: Path) -> Iterator[View]:
     alone = csv.DictReader((folder / "Lucid/simulation/analyzer/single_data.csv").open())
     busy = {tuple(row[key] for key in keys): float(row["gpu_util"]) / 100 for row in alone}
     for row in csv.DictReader((folder / "Lucid/simulation/data/colocate_info.csv").open()):
-        pair = [job(busy[tuple(row[f"{key}{n}"] for key in keys)]) for n in (1, 2)]
+        pair = [job(busy[tuple(row[f"{key}{n}"] for key in keys)] ** GAPS) for n in (1, 2)]
         for n, part in enumerate(LAW.predict(pair, [TIME_SLICED])[0].parts, 1):
             yield "Lucid", float(row[f"speed{n}"]), 1.0, part.speed.value
 
@@ -96,7 +107,7 @@ def of_tally(folder: Path) -> Iterator[View]:
         pairs[row["high_priority_job"], row["best_effort_job"]] = row  # once a setting of Tally
     for (server, training), row in pairs.items():
         p99_ms = float(row["high_priority_orig_99th_latency"])
-        pair = job(busy[server], p99_ms=p99_ms), job(busy[training])
+        pair = one_by_one(busy[server], p99_ms), job(busy[training] ** GAPS)
         for way, split in (("mps", UNCAPPED), ("time_slicing", TIME_SLICED)):
             parts = LAW.predict(pair, [split])[0].parts
             for name, part in zip(("high_priority", "best_effort"), parts, strict=True):

@@ -41,6 +41,16 @@ def counted_kernels() -> Mapping[str, Kernels]:
     return {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
 
 
+@functools.cache
+def known_busy() -> Mapping[str, float]:
+    """Percent of the time in which kernels of each job run alone, the median of its windows."""
+    read: dict[str, list[float]] = defaultdict(list)
+    for point in (*bundled_solo_points(), *bundled_set_references()):
+        if point.gpu_busy_percent is not None and point.share_percent == WHOLE:
+            read[point.job].append(point.gpu_busy_percent)
+    return {job: statistics.median(own) for job, own in read.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A job of a set: what it does alone at its limit, and its speed in the set."""

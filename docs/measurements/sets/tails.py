@@ -28,7 +28,7 @@ from rows import Row, measured_rows, rows_of_pairs
 
 from advisor.decide.limits import CHANCES
 from advisor.predict.profiles import Floats, make_profiles
-from advisor.predict.sets import CLASSES, TAILS, JobsAlone, SetClass, Tails
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, JobsAlone, SetClass, Tails
 from advisor_data.bundled import bundled_solo_points
 
 NO_KERNEL_S = 1.0
@@ -85,7 +85,7 @@ class Tail:
     def of_class(self) -> SetClass:
         if self.mode == "time-sliced":
             return "time-sliced"
-        return CLASSES[int(self.beside.classes[self.place, 0])]
+        return OF_SET[CLASSES[int(self.beside.classes[self.place, 0])]]
 
 
 Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]

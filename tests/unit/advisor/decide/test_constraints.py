@@ -229,16 +229,21 @@ def test_what_is_said_of_latencies() -> None:
         (Request(default_max_p99_ms=48, max_p99_ms={"server": 90}), None),
         (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), "37.5"),
         (Request(default_max_p99_ms=90, max_p99_ms={"a": 1}), None),
-        # Eight alone, five times that, which nobody gave: as expected.
+        # Eight alone, five times that, which nobody gave: with 7 chances of 10.
         (Request(), None),
         (Request(policy=Policy(p99_times_alone=0)), None),
     ):
         expected = {} if above is None else {text.format(above): sure_ms / float(above) - 1}
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
-    unsure = Request(policy=Policy(p99_times_alone=3))
-    assert list(broken((SERVER, A), unsure, split=split)) == [
-        "server at 50 % is expected to have a p99 latency of 28 ms, above 24 ms"
-    ]
+    for chance, said in (
+        (0.9, "may have a p99 latency of 31.9 ms (28 expected)"),
+        (0.5, "is expected to have a p99 latency of 28 ms"),
+    ):
+        assert list(
+            broken(
+                (SERVER, A), Request(policy=Policy(p99_times_alone=3, chance=chance)), split=split
+            )
+        ) == [f"server at 50 % {said}, above 24 ms"]
 
 
 def test_whose_limit_of_latencies_counts() -> None:

@@ -207,21 +207,37 @@ def test_long_kernels_starve_a_job_of_short_ones() -> None:
     assert speeds_of(long, long, long) == pytest.approx([1 / (1 + 2 * 0.99)] * 3)
 
 
-def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there() -> None:
-    filling = of_kernels("filling", 10e-6, 99.0)
-    assert speeds_of(of_kernels("small", 40e-6, 4.0, flags=("cpu-bound",)), filling)[0] == 1.0
-    assert speeds_of(of_kernels("small", 40e-6, 4.0), filling)[0] < 0.9
+@pytest.mark.parametrize(
+    ("sm", "fields", "kept"),
+    [
+        (4.0, {"flags": ("cpu-bound",)}, 1.0),
+        (4.0, {"flags": ("one-window",)}, 1.0),
+        (4.0, {"columns": {"job_cpu_percent": np.full(10, np.nan)}}, 1.0),
+        (4.0, {}, 40 / 49.9),
+        (75.0, {"columns": {"job_cpu_percent": np.full(10, np.nan)}}, 40 / 49.9),
+    ],
+)
+def test_a_job_that_waits_for_its_host_hides_the_kernels_of_others_there(
+    sm: float, fields: dict[str, Any], kept: float
+) -> None:
+    """Known by one window or without its cores it is taken to, unless its SMs are mostly active."""
+    pair = of_kernels("small", 40e-6, sm, **fields), of_kernels("filling", 10e-6, 99.0)
+    assert speeds_of(*pair)[0] == pytest.approx(kept)
 
 
 def in_turns(*profiles: Profile) -> list[float]:
     return speeds_of(*profiles, split=without_limits("time-sliced", len(profiles)))
 
 
-def test_in_turns_no_job_gets_longer_than_it_wants() -> None:
-    big, server = of_kernels("big", 1e-3, 99.0), of_kernels("server", 1e-3, 20.0, serving=SERVING)
+@pytest.mark.parametrize(("busy", "taken"), [(np.nan, 0.2), (0.6, 0.4)])
+def test_in_turns_no_job_gets_longer_than_it_takes(busy: float, taken: float) -> None:
+    big, server = (
+        of_kernels("big", 1e-3, 99.0),
+        of_kernels("server", 1e-3, 20.0, serving=SERVING, busy=busy),
+    )
     assert in_turns(big, big) == pytest.approx([TURNS_KEPT / 2] * 2)
     # It makes up in fuller batches for what changes of turns take.
-    assert in_turns(big, server) == pytest.approx([TURNS_KEPT * 0.8, 1.0])
+    assert in_turns(big, server) == pytest.approx([TURNS_KEPT * (1 - taken), 1.0])
 
 
 def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:
@@ -252,9 +268,10 @@ def test_a_server_saves_power_beside_others() -> None:
     saved = alone_at(pair, np.array([[100.0, 50.0], [100.0, 50.0]])).saved()
     assert saved.tolist() == [pytest.approx([0.3 * FULLER, 0.0]), [0.0, 0.0]]
     idle_w = active_idle_w(server)
-    for split in (without_limits("uncapped", 2), without_limits("time-sliced", 2)):
-        found = predicted(pair, split)
-        own_w = found.parts[1].speed.value * (200 - idle_w)
+    # Changes of turns draw as work does.
+    for sharing, kept in (("uncapped", 1.0), ("time-sliced", TURNS_KEPT)):
+        found = predicted(pair, without_limits(sharing, 2))  # type: ignore[arg-type]
+        own_w = found.parts[1].speed.value / kept * (200 - idle_w)
         server_w = (1 - 0.3 * FULLER) * (400 - idle_w)
         assert found.power_w.value == pytest.approx(idle_w + server_w + own_w)
 

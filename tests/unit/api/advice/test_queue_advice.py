@@ -84,8 +84,8 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
         (
             ("bert-serve-10", "bert-infer", *TWO),
             [
+                ("limited", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
                 ("limited", "matmul-fp16"),
-                ("time-sliced", "bert-serve-10", "bert-infer", "resnet50-train-b2"),
             ],
         ),
     ],
@@ -190,8 +190,8 @@ def test_a_set_whose_jobs_may_be_started_again_is_tried(
     (folder,) = list_folders(tmp_path / "home" / "launches")
     spec = folder.read_spec()
     assert [way.split for way in spec.pairs] == [way.split for way in ways]
-    planned_first = planned((OpenCard(card=card, able=frozenset(TWO)),), TWO)[0][2]
-    assert spec.pairs[0].split.shares == planned_first.shares
+    ((_, _, split),) = planned((OpenCard(card=card, able=frozenset(TWO), brief=frozenset()),), TWO)
+    assert spec.pairs[0].split.shares == split.shares
     assert (len(ways), spec.try_s) == ((2, 10.0) if is_restartable else (1, None))
     assert len({way.split for way in ways}) == len(ways)
     assert all(part.min_speed for way in ways for part in way.parts)
