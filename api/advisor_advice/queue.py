@@ -440,7 +440,7 @@ class QueueRun:
             return False
         for card, names, split in plan:
             if there := _on(card, look):
-                self._join(card, there, names[0], split.shares[-1])
+                self._join(card, there, names[0], split.seats[-1])
             else:
                 self._start(card, self._ways(card, names, split), look)
         return bool(plan)
@@ -567,7 +567,8 @@ class QueueRun:
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        there, works_s = Running(split=launch.split, cap_percent=WHOLE), self._works_s
+        there = Running(split=launch.split, cap_percent=WHOLE, may_be_low=True)
+        works_s = self._works_s
         left_s = max(
             works_s.get(job.part.job.name, 0.0)
             - job.status.steps / (job.part.solo_rate or math.inf)
@@ -618,10 +619,12 @@ class QueueRun:
         limit_s = None if self.is_server(name) else self._limits_s.get(name)
         return replace(part, time_limit_s=limit_s)
 
-    def _join(self, card: QueueCard, launch: SeenLaunch, name: str, share_percent: float) -> None:
-        folder = self._folder(launch)
+    def _join(
+        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+    ) -> None:
+        folder, (share, low) = self._folder(launch), seat
         try:
-            request = make_join(folder, name, share_percent, card.wanted, self._settings)
+            request = make_join(folder, name, share, card.wanted, self._settings, is_low=low)
         except AdvisorError:
             # It has ended meanwhile, or cannot at that share: another look says more.
             self._refused.add((launch.launch_id, name))

@@ -278,7 +278,8 @@ def join_launch(
     request = make_join(folder, name, wanted.request.share_percent, wanted, settings)
     if not as_json:
         (made,) = request.pairs
-        share = f"{made.split.shares[-1]:g} % for {name}"
+        percent, is_low = made.split.seats[-1]
+        share = f"{percent:g} %{' below normal' * is_low} for {name}"
         expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
         say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
     asked = ask_join(folder, request)
@@ -298,7 +299,7 @@ def _join_text(launch_id: str, said: JobStatus) -> str:
         return f"{said.job} did not join {launch_id}, which goes on as it was: {said.error}"
     memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
     units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
-    return f"{said.job} joined {launch_id} with {said.share_percent:g} %{units} at {said.joined_at}"
+    return f"{said.job} joined {launch_id} with {said.share_text}{units} at {said.joined_at}"
 
 
 def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:

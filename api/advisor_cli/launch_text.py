@@ -230,9 +230,7 @@ def _predicted_saved(status: LaunchStatus) -> float | None:
 
 def moves(status: LaunchStatus) -> Iterator[str]:
     """Who came and who left while others ran, in the order of time; UTC."""
-    came = [
-        (job.joined_at, f"{job.job} joined with {job.share_percent:g} %") for job in status.jobs
-    ]
+    came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
     # Who was stopped with the launch has not left the others; who was ended for one has a reason.
     left = [
         (job.ended_at, f"{job.job} left: {job.outcome}")

@@ -120,8 +120,10 @@ class WorkedOut(QueueRun):
             stop_asked=False,
         )
 
-    def _join(self, card: QueueCard, launch: SeenLaunch, name: str, share_percent: float) -> None:
-        more = going(self._jobs[name], share_percent, is_low=False)
+    def _join(
+        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+    ) -> None:
+        more = going(self._jobs[name], *seat)
         self.on[launch.gpu] = dataclasses.replace(launch, jobs=(*launch.jobs, more))
 
     def go(self, idle_w: float) -> tuple[float, float]:

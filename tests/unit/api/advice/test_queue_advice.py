@@ -12,7 +12,7 @@ from advisor.core.gpu import Gpu, Sharing, Split
 from advisor.core.job import Job
 from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor
-from advisor.launch.folder import LaunchFolder, list_folders
+from advisor.launch.folder import LaunchFolder, joins, list_folders
 from advisor.launch.run_queue import QueueFile, see
 from advisor.launch.spec import LaunchPart
 from advisor.wire.requests import LaunchRequest
@@ -140,6 +140,34 @@ def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
     found = [sorted(job.name for job in one.jobs) for one in sets]
     assert sorted(name for one in found for name in one) == sorted(names)
     assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
+
+
+def test_a_job_that_fills_joins_below_normal_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one that runs alone and leaves room."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    jobs = [Job(name=name, command=("true",)) for name in ("resnet50-infer-b2", "fft", "gemm")]
+    files = tmp_path / "jobs"
+    files.mkdir()
+    for job in jobs:
+        (files / f"{job.name}.yaml").write_text("command: ['true']\n")
+    settings = settings_of(tmp_path, ADVISOR_JOBS=str(files))
+    gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
+    request = LaunchRequest.of(*(job.name for job in jobs))
+    there = read_card(jobs, ResolvedLaunch(request=request, card=gpu), settings)
+    alone = QueueRun(jobs[:1], [there], file := QueueFile(tmp_path / "queue"), settings)
+    alone.act(alone.look())
+    (folder,) = list_folders(tmp_path / "home" / "launches")
+    seen = see(folder)
+    running = tuple(replace(job.status, outcome="running") for job in seen.jobs)
+    folder.write_status(replace(seen.status, state="running", jobs=running))
+    queue = QueueRun(jobs, [there], file, settings)
+    assert queue.act(queue.look())
+    ((asked, _),) = joins(folder)
+    assert str(asked.pairs[0].split) == "100/100:low"
+    assert asked.pairs[0].forecast
 
 
 def supervise(folder: LaunchFolder) -> None:
