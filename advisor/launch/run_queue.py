@@ -5,19 +5,24 @@ is which launches those are, and what came of those that are over.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
+from advisor.core.job import Job
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
-from advisor.launch.folder import LaunchFolder, dumps, joins, loads
+from advisor.launch.folder import LaunchFolder, dumps, joins, list_folders, loads
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
+
+_FORMER = 500
+"""So many launches are looked through, which takes about a second."""
 
 Came = Literal["finished", "failed", "lost", "ended"]
 """`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
@@ -230,6 +235,25 @@ def see(folder: LaunchFolder) -> SeenLaunch:
         joining=any(job.outcome == "waiting" for _, job in asked),
         stop_asked=folder.stop_asked(),
     )
+
+
+def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict[str, float]:
+    """Seconds that jobs take alone on the GPU, by their names, as the same jobs took before.
+
+    The median of what they did in the newest launches in which they finished, at their rates alone
+    there; of servers, and of jobs that nobody counted, nothing is known.
+    """
+    wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
+    found = defaultdict[str, list[float]](list)
+    for folder in list_folders(root)[:_FORMER]:
+        with suppress(InputError):
+            seen = see(folder)
+            for one in seen.jobs if seen.status.gpu_model == gpu_model else ():
+                name, rate = wanted.get(one.part.job.job_hash), one.part.solo_rate
+                is_known = one.status.outcome == "finished" and one.status.unread is None
+                if name and rate and is_known and one.status.steps:
+                    found[name].append(one.status.steps / rate)
+    return {name: median(works_s) for name, works_s in found.items()}
 
 
 def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> QueueRecord:

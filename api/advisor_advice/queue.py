@@ -327,7 +327,8 @@ class QueueRun:
         jobs: As their files are now; one that is wanted several times so often.
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
-        works_s: How long jobs take alone, by their names; known of all in `due_s`.
+        works_s: How long jobs take alone, by their names; known of all in `due_s`. Of others it is
+            what an equal job of the queue took.
         due_s: In which time jobs are to be done, from when their queue began with that.
     """
 
@@ -342,7 +343,8 @@ class QueueRun:
         due_s: Mapping[str, float] | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._limits_s, self._told_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._works_s = self._told_s
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
@@ -488,6 +490,8 @@ class QueueRun:
     def _keep(self, record: QueueRecord) -> None:
         self._file.write(record)
         self._record = record
+        done = (one for one in record.ended if one.came == "finished")
+        self._works_s = {one.job: one.alone_s for one in done if one.alone_s} | {**self._told_s}
 
     def _spawn(self, folder: LaunchFolder) -> None:
         self._supervisors[folder.launch_id] = spawn_supervisor(folder, self._settings, SUPERVISOR)

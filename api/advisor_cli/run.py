@@ -18,7 +18,14 @@ from advisor.core.job import Job
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
-from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
+from advisor.launch.run_queue import (
+    EndedJob,
+    LaunchedJob,
+    QueueFile,
+    SeenLaunch,
+    former_works,
+    open_queue,
+)
 from advisor.launch.spec import LaunchSet
 from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
@@ -463,12 +470,10 @@ def run(
     names, settings = _named(jobs, read_settings())
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
-    works_s = read_works(work or (), names)
+    told_s = read_works(work or (), names)
     batch = [job.name for job in found if job.offered_rate is None]
     limits_s = read_works(time_limit or (), batch, "--time-limit")
     due_s = read_works(deadline or (), batch, "--deadline")
-    for name, in_s in due_s.items():
-        check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
@@ -477,6 +482,12 @@ def run(
         there = [with_units(find_gpu(name), settings) for name in gpus.split(",")]
     else:
         there = _assumed(gpus, gpu_model)
+    former_s = former_works(settings.home / "launches", found, there[0].model)
+    works_s = former_s | told_s
+    for name, in_s in due_s.items():
+        check_deadline(name, works_s.get(name), in_s)
+    if former := [f"{n} {duration_text(s)}" for n, s in former_s.items() if n not in told_s]:
+        say_lines([f"! work as in former launches: {', '.join(former)}"], err=True)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),

@@ -20,6 +20,7 @@ from advisor.launch.run_queue import (
     EndedJob,
     QueueRecord,
     account_for,
+    former_works,
     must_be_alone,
     open_queue,
     see,
@@ -37,9 +38,9 @@ from advisor.launch.spec import (
 SERVER = Job(name="server", command=("true",), offered_rate=10.0)
 
 
-def part(name: str) -> LaunchPart:
+def part(name: str, rate: float = 10.0) -> LaunchPart:
     job = SERVER if name == "server" else Job(name=name, command=("true",))
-    return LaunchPart(job=job, solo_rate=10.0, solo_power_w=300.0)
+    return LaunchPart(job=job, solo_rate=rate, solo_power_w=300.0)
 
 
 def launched(root: Path, *names: str) -> LaunchFolder:
@@ -119,6 +120,27 @@ def test_energy_that_was_not_read_is_not_made_up(
     folder.write_status(replace(folder.read_status(), **status))
     record = account_for(QueueRecord(launches=("l1",), energy_j=100.0), see(folder), {"a": 1})
     assert (record.energy_j, record.held_s) == (energy_j, held_s)
+
+
+def test_work_is_known_from_launches_in_which_the_same_job_finished(tmp_path: Path) -> None:
+    """On that GPU model, at the rate alone of that time; the median of several."""
+
+    def before(number: int, rate: float, model: str = "H200", **outcomes: JobOutcome) -> None:
+        parts = tuple(part(name, rate) for name in outcomes)
+        made = LaunchSet(split=Split((100.0,) * len(parts)), parts=parts)
+        spec = LaunchSpec(launch_id=f"l{number}", gpu="GPU-0", pairs=(made,))
+        ended(folder := create_folder(tmp_path, spec), **outcomes)
+        folder.write_status(replace(folder.read_status(), gpu_model=model))
+
+    for number, rate in enumerate((10.0, 4.0, 1.0)):
+        before(number, rate, a="finished", b="failed", server="finished")
+    before(3, 100.0, "H100", a="finished")
+    (tmp_path / "broken").mkdir()
+    changed = replace(part("b").job, command=("false",))
+    before(4, 5.0, b="finished")
+    jobs = [part("a").job, part("b").job, SERVER]
+    assert former_works(tmp_path, jobs, "H200") == {"a": 25.0, "b": 20.0}
+    assert former_works(tmp_path, [changed], "H200") == {}
 
 
 LOW = JobStatus(

@@ -170,12 +170,31 @@ def test_a_job_that_fills_joins_below_normal_priority(
     assert asked.pairs[0].forecast
 
 
-def supervise(folder: LaunchFolder) -> None:
+def test_equal_jobs_take_as_long_as_the_first_one(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    jobs, clock = [Job(name="gemm", command=("true",))] * 2, Mock(return_value=0.0)
+    file, settings = QueueFile(tmp_path / "queue"), settings_of(tmp_path)
+    queue = QueueRun(jobs, [card], file, settings, due_s={"gemm": 1e6}, clock_s=clock)
+    queue.act(queue.look())
+    assert queue.spare_s("gemm") == 1e6
+    (folder,) = list_folders(tmp_path / "home" / "launches")
+    supervise(folder, steps=100.0)
+    queue.look()
+    alone_s = 100.0 / card.profiles["gemm"].whole_gpu_rate
+    assert queue.spare_s("gemm") == pytest.approx(1e6 - alone_s, abs=1e-6)
+
+
+def supervise(folder: LaunchFolder, steps: float = 0.0) -> None:
     """Batch jobs finish at once, servers when they are stopped."""
     seen = see(folder)
     served = "stopped" if seen.stop_asked else "running"
     jobs = tuple(
-        replace(job.status, outcome=served if job.part.job.offered_rate else "finished")
+        replace(
+            job.status, outcome=served if job.part.job.offered_rate else "finished", steps=steps
+        )
         for job in seen.jobs
     )
     state = "running" if any(job.outcome == "running" for job in jobs) else "finished"
