@@ -192,7 +192,7 @@ def as_alone(
     log, stderr = shrunk([(math.log(rate / part.share_rate), noise**2)], part.host_spread or noise)
     pair = at_rate(pair, number, math.exp(log), part.host_spread and math.hypot(stderr, noise))
     measured = {"solo_power_w": power_w} if power_w and pair.split.shares[number] == WHOLE else {}
-    return with_part(pair, number, host_spread=0.0, **measured), math.exp(log)
+    return with_part(pair, number, **measured), math.exp(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,19 @@ from advisor.launch.newcomers import Newcomers
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import Renew, SetMonitor
-from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSpec, LaunchStatus, State, as_alone
+from advisor.launch.spec import (
+    SILENT_S,
+    LaunchPart,
+    LaunchSpec,
+    LaunchStatus,
+    State,
+    as_alone,
+    with_part,
+)
 from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
 from advisor.runtime.job_process import adopting_orphans
-from advisor.runtime.processes import beat, heard_by
+from advisor.runtime.processes import awaited, beat, heard_by, in_thread
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
@@ -157,7 +165,7 @@ class _SetRun:
         Raises:
             StopAskedError: somebody wants the launch stopped.
         """
-        seconds, status = self._pair.alone_s or 0.0, self._writer.status
+        seconds, status, known = self._pair.alone_s or 0.0, self._writer.status, set[int]()
         self._pair = replace(self._pair, alone_s=None)
         self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
         for n, job in jobs.items():
@@ -171,18 +179,33 @@ class _SetRun:
                     self._writer.warn(f"nobody else ran alone: {error}")
                     break
                 continue
-            self._pair, factor = as_alone(self._pair, n, *found)
+            before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *found)
+            known |= set[int]() if self._pair is before else {n}
             self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
         names = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
             *(f"{name} was not measured alone: no gate, or a demand" for name in names)
         )
+        if known and self._pair.forecast and self._context.renew:
+            self._renew(self._context.renew)
+        for n in known:
+            self._pair = with_part(self._pair, n, host_spread=0.0)
         self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
         pairs[self._number] = self._pair
         # Who joins, and the queue, read it there; on a full disk nothing ends for that.
         with suppress(OSError):
             self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
+
+    def _renew(self, renew: Renew) -> None:
+        """Expect the speeds, watts and energy that go with the rates alone of the set."""
+        renewing = in_thread(lambda: renew(self._pair, [None] * len(self._pair.parts)))
+        with suppress(AdvisorError):
+            forecast, broken = awaited(renewing)
+            self._pair = replace(self._pair, forecast=forecast)
+            self._writer.warn(*(f"at these rates: {text}" for text in broken))
+        if (error := renewing.exception()) is not None:
+            self._writer.warn(f"watts and energy are expected as before: {error}")
 
     def _measured(
         self, job: RunningJob, part: LaunchPart, seconds: float
