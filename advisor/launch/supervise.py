@@ -40,7 +40,7 @@ from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
 
-HOLD_S = 10.0
+_HOLD_S = 10.0
 """A job that does not look at its gate for so long tells no rate in some seconds either, s."""
 
 
@@ -230,7 +230,7 @@ class _SetRun:
             )
             one.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
-        job.hold(HOLD_S)
+        job.hold(_HOLD_S)
         return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:
