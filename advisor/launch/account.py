@@ -20,7 +20,6 @@ from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
 from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
 from advisor.runtime.counting import percentile_ms
-from advisor.validity.points import FASTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +195,14 @@ class Account:
         return energy_saved(power_w, self.first.rates(), parts)
 
     def foreign(self) -> dict[int, float]:
-        """Jobs that ran faster than alone by a profile of another host, and by how much.
-
-        What their work takes alone on this one is not known.
-        """
+        """Jobs that `LaunchPart.is_foreign` is true of, and how fast they ran."""
+        parts = self._pair.parts
         known = [
-            (n, relative(rate, (part := self._pair.parts[n]).solo_rate) or 0.0, part.host_spread)
+            (n, relative(rate, parts[n].solo_rate) or 0.0)
             for stretch in self.stretches
             for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
         ]
-        return {n: speed for n, speed, spread in known if spread and speed > FASTEST}
+        return {n: speed for n, speed in known if parts[n].is_foreign(speed)}
 
     def trial(self) -> Trial:
         """What the jobs that began together did, without the first seconds."""

@@ -307,7 +307,7 @@ def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> 
         if came is None:
             continue
         part, status = job.part, job.status
-        known = part.solo_rate and part.solo_power_w
+        known = part.solo_power_w and not part.is_foreign(status.mean_speed)
         alone_s = status.steps / part.solo_rate if part.solo_rate and known else None
         blamed = came in ("failed", "lost")
         yield EndedJob(

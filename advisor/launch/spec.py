@@ -15,6 +15,7 @@ from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shar
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
 from advisor.runtime.backend import Proof
+from advisor.validity.points import FASTEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,13 @@ class LaunchPart:
     def promised_p99_ms(self) -> float | None:
         """What its users were promised, by its file or when it was launched."""
         return self.job.max_p99_ms if self.max_p99_ms is None else self.max_p99_ms
+
+    def is_foreign(self, speed: float | None) -> bool:
+        """Whether it runs faster than alone by a profile of another host.
+
+        What its work takes alone on this one is not known then.
+        """
+        return bool(self.host_spread) and (speed or 0.0) > FASTEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

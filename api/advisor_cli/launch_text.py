@@ -199,7 +199,7 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if (own := job.speed) is None else _of_alone(own)
+        speed = "" if (own := job.speed) is None else speed_text(own)
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
@@ -288,14 +288,14 @@ def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
-    speed = "" if (own := job.relative_speed) is None else f" = {_of_alone(own)}"
+    speed = "" if (own := job.relative_speed) is None else f" = {speed_text(own)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
     return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
 
 
-def _of_alone(speed: float, rest: str = "") -> str:
+def speed_text(speed: float, rest: str = "") -> str:
     """A relative speed; nobody is faster than alone on one host, so more is of another one."""
     return f"{100 * speed:.0f} %{rest}" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
@@ -492,7 +492,7 @@ def _each(job: _Job) -> str:
     did: list[str] = []
     if speed is not None:
         beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
-        did.append(_of_alone(speed, f" of its speed{beside}"))
+        did.append(speed_text(speed, f" of its speed{beside}"))
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:

@@ -49,7 +49,7 @@ from advisor_cli.console import (
     table_of,
 )
 from advisor_cli.launch import user_name
-from advisor_cli.launch_text import asking_to_stop, unread_text
+from advisor_cli.launch_text import asking_to_stop, speed_text, unread_text
 from advisor_profiling.testbed import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
@@ -297,7 +297,7 @@ _COLUMNS: Columns[_RunJob] = (
         "progress",
         lambda job: _percent(job.progress) or (None if job.steps is None else f"{job.steps:,.0f}"),
     ),
-    ("speed", lambda job: _percent(job.speed)),
+    ("speed", lambda job: "" if job.speed is None else speed_text(job.speed)),
     ("predicted", lambda job: _percent(job.predicted_speed)),
 )
 
@@ -394,7 +394,7 @@ def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
 
 def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> str:
     if apart is None:
-        return f"{text(own)}; each alone is not known: not every job has a profile"
+        return f"{text(own)}; each alone is not known: not every job has a profile of this host"
     saved = less_or_more(1 - own / apart, 0) if apart else "nothing to compare"
     return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
 

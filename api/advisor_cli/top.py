@@ -41,6 +41,7 @@ from advisor_cli.console import (
     say,
     table_of,
 )
+from advisor_cli.launch_text import speed_text
 
 _EVERY_S = 2.0
 _SERVICE = "http://127.0.0.1:8765"
@@ -343,7 +344,7 @@ def _speed(launch: LaunchStatus, n: int) -> str:
         return "-"
     expected = launch.forecast and not job.joined_at and launch.forecast.jobs[n]
     said = f" ({100 * expected.rate.value / expected.solo_rate:.0f})" if expected else ""
-    return f"{100 * job.speed:.0f} %{said}"
+    return speed_text(job.speed) + said
 
 
 def _p99(job: JobStatus) -> Text:

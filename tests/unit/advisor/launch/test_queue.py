@@ -102,6 +102,20 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
 
 
+@pytest.mark.parametrize(("spread", "alone_s"), [(0.5, None), (0.0, 10.0)])
+def test_what_work_takes_alone_is_not_told_by_a_profile_of_another_host(
+    tmp_path: Path, spread: float, alone_s: float | None
+) -> None:
+    """A speed above 114 % is none of this host."""
+    made = LaunchSet(split=Split((100.0,)), parts=(replace(part("a"), host_spread=spread),))
+    folder = create_folder(tmp_path, LaunchSpec(launch_id="l1", gpu="GPU-0", pairs=(made,)))
+    ended(folder, a="finished")
+    (job,) = (status := folder.read_status()).jobs
+    folder.write_status(replace(status, jobs=(replace(job, mean_speed=1.43),)))
+    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
+    assert (record.ended[0].alone_s, record.ended[0].alone_j) == (alone_s, alone_s and 3000.0)
+
+
 @pytest.mark.parametrize(
     ("status", "energy_j", "held_s"),
     [
