@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group
@@ -19,9 +19,9 @@ from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, 
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.launch.run_queue import (
-    EndedJob,
     LaunchedJob,
     QueueFile,
+    QueueRecord,
     SeenLaunch,
     former_works,
     open_queue,
@@ -125,11 +125,9 @@ class RunState:
         return ", ".join(said) + left
 
 
-def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) -> RunState:
-    """State of a queue; `works_s` has the seconds that jobs take alone, by name."""
-    record = look.record
-    equal = {one.job: one for one in reversed(record.ended) if one.came == "finished"}
-    jobs = [*_jobs(queue, look, works_s, equal)]
+def run_state(queue: QueueRun, look: QueueLook) -> RunState:
+    """State of a queue."""
+    record, jobs = look.record, [*_jobs(queue, look)]
     counted = [one for one in record.ended if one.came in ("finished", "ended")]
     state: Literal["running", "stopping", "done", "failed", "stopped"] = "running"
     if queue.done(look):
@@ -139,7 +137,7 @@ def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) ->
     return RunState(
         state=state,
         jobs=tuple(jobs),
-        left_s=_left_s(queue, jobs, works_s, equal),
+        left_s=_left_s(queue, jobs),
         gpu_s=record.held_s,
         energy_j=record.energy_j,
         starts_j=record.starts_j,
@@ -149,13 +147,7 @@ def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) ->
     )
 
 
-_Equal: TypeAlias = Mapping[str, EndedJob]
-"""The first finished job of each name, which other jobs of that name are expected to equal."""
-
-
-def _jobs(
-    queue: QueueRun, look: QueueLook, works_s: Mapping[str, float], equal: _Equal
-) -> Iterator[_RunJob]:
+def _jobs(queue: QueueRun, look: QueueLook) -> Iterator[_RunJob]:
     """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
     seats = defaultdict[str, list[_RunJob]](list)
     for one in look.record.ended:
@@ -172,27 +164,20 @@ def _jobs(
             )
     for launch in look.launches:
         for job in launch.jobs:
-            seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
+            seats[job.part.job.name].append(_seated(queue, launch, job, look.record))
     for name in queue.names:
         own = seats[name]
         late = queue.late_text(name)
         yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=late)
 
 
-def _seated(
-    queue: QueueRun,
-    launch: SeenLaunch,
-    job: LaunchedJob,
-    works_s: Mapping[str, float],
-    equal: _Equal,
-) -> _RunJob:
+def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: QueueRecord) -> _RunJob:
     name, status, running = job.part.job.name, job.status, launch.running
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     silent = launch.status.silent_s is not None and status.ended_at is None
     # By its work, else as many steps as an equal job had.
-    steps = equal[name].steps if name in equal else None
-    if name in works_s and job.part.solo_rate:
-        steps = works_s[name] * job.part.solo_rate
+    equal = (one.steps for one in record.ended if (one.job, one.came) == (name, "finished"))
+    steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
     expected = None
     if card and job in running:
         names = [one.part.job.name for one in running]
@@ -216,15 +201,13 @@ def _seated(
     )
 
 
-def _left_s(
-    queue: QueueRun, jobs: Sequence[_RunJob], works_s: Mapping[str, float], equal: _Equal
-) -> float | None:
+def _left_s(queue: QueueRun, jobs: Sequence[_RunJob]) -> float | None:
     """Seconds until all batch jobs are done, at the present pace; None: not known."""
     left_s, pace = 0.0, 0.0
     for job in jobs:
         if queue.is_server(job.job) or job.state in ("done", "failed", "ended"):
             continue
-        alone_s = works_s.get(job.job) or (equal[job.job].alone_s if job.job in equal else None)
+        alone_s = queue.works_s.get(job.job)
         if alone_s is None or (job.state == "running" and job.progress is None):
             return None
         left_s += alone_s * (1 - (job.progress or 0.0))
@@ -241,7 +224,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 _LOOK_S = 0.25
 
 
-def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+def _follow(queue: QueueRun, *, as_json: bool) -> RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
 
     A terminal shows a live table, else each change is a line or an object.
@@ -258,7 +241,7 @@ def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> 
         queue.take_up()
         while True:
             look = queue.look()
-            state = run_state(queue, look, works_s)
+            state = run_state(queue, look)
             if live:
                 live.update(_table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
@@ -544,7 +527,7 @@ def run(
             return
         if not as_json:
             say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
-        state = _follow(queue, works_s, as_json=as_json)
+        state = _follow(queue, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
     raise typer.Exit(_CODES.get(state.state, JobError.exit_code))
