@@ -74,10 +74,6 @@ class Trial:
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
-_WATCHED_S = 2.0
-"""Longest time between two looks at jobs that counts as watched, s."""
-
-
 class Account:
     """What jobs did since their gates opened, at `now`.
 
@@ -112,7 +108,7 @@ class Account:
         `metered` is the energy of the GPU so far.
         """
         passed_s = now.at_s - self._last_s
-        self.unwatched_s += max(0.0, passed_s - _WATCHED_S)
+        self.unwatched_s += max(0.0, passed_s - 2.0)  # so long counts as watched
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
         self._add(now, metered, running)

@@ -21,9 +21,6 @@ from advisor.files import open_home, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, list_folders, loads
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
-_FORMER = 500
-"""So many launches are looked through, which takes about a second."""
-
 Came = Literal["finished", "failed", "lost", "ended"]
 """`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
 once more, alone. `ended`: a server, with the last batch job."""
@@ -245,7 +242,7 @@ def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict
     """
     wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
     found = defaultdict[str, list[float]](list)
-    for folder in list_folders(root)[:_FORMER]:
+    for folder in list_folders(root)[:500]:  # about a second
         with suppress(InputError):
             seen = see(folder)
             for one in seen.jobs if seen.status.gpu_model == gpu_model else ():

@@ -40,9 +40,6 @@ from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
 
-_HOLD_S = 10.0
-"""A job that does not look at its gate for so long tells no rate in some seconds either, s."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
@@ -200,7 +197,7 @@ class _SetRun:
     def _renew(self, renew: Renew) -> None:
         """Expect the speeds, watts and energy that go with the rates alone of the set."""
         renewing = in_thread(lambda: renew(self._pair, [None] * len(self._pair.parts)))
-        with suppress(AdvisorError):
+        with suppress(Exception):  # whatever it is, a launch goes on without
             forecast, broken = awaited(renewing)
             self._pair = replace(self._pair, forecast=forecast)
             self._writer.warn(*(f"at these rates: {text}" for text in broken))
@@ -230,7 +227,7 @@ class _SetRun:
             )
             one.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
-        job.hold(_HOLD_S)
+        job.hold(10.0)  # who does not look at its gate for so long tells no rate either
         return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:

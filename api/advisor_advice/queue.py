@@ -221,9 +221,6 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     return asked
 
 
-_PLAN_S = 10.0  # of searching, whenever a GPU is empty; of twelve jobs it takes a third of a second
-
-
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
     card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
@@ -243,7 +240,8 @@ def _planned_to_the_end(
         placing = make_placing(
             kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
         )
-        sets = Counter(solver.place(placing, time_limit_s=_PLAN_S).sets)
+        # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
+        sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
         found = [
             (
                 one.time_s,
@@ -298,9 +296,6 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
         found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
     return found
 
-
-_WAIT_S = 60.0
-"""A launch may wait for the GPU of the one before it, whose jobs have ended, for so long."""
 
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
 """What goes wrong with a GPU, whatever job is started on it."""
@@ -613,7 +608,8 @@ class QueueRun:
             pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
             try_s=TRY_S if len(ways) > 1 else None,
-            wait_s=_WAIT_S if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
+            # For the launch before it on that GPU, whose jobs have ended.
+            wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.

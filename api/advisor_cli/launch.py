@@ -19,6 +19,7 @@ from advisor.launch.folder import (
     ask_join,
     create_folder,
     find_folder,
+    first_status,
     join_status,
     withdraw,
 )
@@ -262,9 +263,6 @@ def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: b
     return exit_code(status)
 
 
-_LOOK_S = 0.2
-
-
 def join_launch(
     folder: LaunchFolder, wanted: ResolvedLaunch, settings: Settings, *, as_json: bool
 ) -> int:
@@ -278,14 +276,13 @@ def join_launch(
     request = make_join(folder, name, wanted.request.share_percent, wanted, settings)
     if not as_json:
         (made,) = request.pairs
-        percent, is_low = made.split.seats[-1]
-        share = f"{percent:g} %{' below normal' * is_low} for {name}"
+        share = f"{first_status(request, '').jobs[-1].share_text} for {name}"
         expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
         say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
     asked = ask_join(folder, request)
     try:
         while (said := join_status(folder, asked, request)).outcome == "waiting":
-            time.sleep(_LOOK_S)
+            time.sleep(0.2)
     except KeyboardInterrupt:
         withdraw(folder, asked)
         raise

@@ -37,9 +37,6 @@ from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
-_LOOK_S = 0.2
-_LINE_S = 10.0
-
 _OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
 
 
@@ -67,7 +64,7 @@ def statuses(
                 fix=f"see {folder.path / LOG}",
             )
         seen = status
-        time.sleep(_LOOK_S)
+        time.sleep(0.2)
 
 
 def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
@@ -77,7 +74,7 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
     status = None
     for status in found:
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
-        if key != said or time.monotonic() - said_s > _LINE_S:
+        if key != said or time.monotonic() - said_s > 10:
             said, said_s = key, time.monotonic()
             say(line(status))
     assert status is not None
@@ -311,9 +308,6 @@ def _number(value: float | None, unit: str) -> str:
     return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
 
 
-_SAME = 0.005
-"""Parts that are this near are the same to a person."""
-
 _RESULTS: Mapping[str | None, str] = {
     "right": "as on the whole GPU",
     "wrong": "WRONG, not finite",
@@ -531,7 +525,7 @@ def _better(seen: Observation) -> str:
     gains = [own - said for own, said in pairs if own is not None and said is not None]
     if not gains:
         return ""
-    if abs(gains[0]) < _SAME:
+    if abs(gains[0]) < 0.005:  # the same to a person
         return "as predicted"
     return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
 

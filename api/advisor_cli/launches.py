@@ -46,9 +46,6 @@ app = typer.Typer(help="List, show, stop and clean up the launches of this host.
 
 LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
 
-_JOBS_END_S = 30.0
-"""Guard and shims take less, also where jobs ignore signals."""
-
 _COLUMNS: Columns[LaunchStatus] = (
     ("launch", lambda status: status.launch_id),
     ("state", lambda status: status.standing),
@@ -144,7 +141,8 @@ def await_end(folder: LaunchFolder) -> LaunchStatus:
     for last in statuses(folder):
         if told := stopping.look(last):
             say(told, err=True)
-            wait_until(lambda: not marked_pids(mark), _JOBS_END_S)
+            # Guard and shims take less, also where jobs ignore signals.
+            wait_until(lambda: not marked_pids(mark), 30.0)
             check_none(marked_pids(mark))
     return last
 

@@ -93,7 +93,7 @@ class _RunJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
+class _RunState:
     """The queue; docs/run.md has the keys."""
 
     state: Literal["running", "stopping", "done", "failed", "stopped"]
@@ -125,7 +125,7 @@ class RunState:
         return ", ".join(said) + left
 
 
-def run_state(queue: QueueRun, look: QueueLook) -> RunState:
+def run_state(queue: QueueRun, look: QueueLook) -> _RunState:
     """State of a queue."""
     record, jobs = look.record, [*_jobs(queue, look)]
     counted = [one for one in record.ended if one.came in ("finished", "ended")]
@@ -134,7 +134,7 @@ def run_state(queue: QueueRun, look: QueueLook) -> RunState:
         state = "failed" if record.failed else "done"
     elif queue.stopping:
         state = "stopping" if look.launches else "stopped"
-    return RunState(
+    return _RunState(
         state=state,
         jobs=tuple(jobs),
         left_s=_left_s(queue, jobs),
@@ -224,7 +224,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 _LOOK_S = 0.25
 
 
-def _follow(queue: QueueRun, *, as_json: bool) -> RunState:
+def _follow(queue: QueueRun, *, as_json: bool) -> _RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
 
     A terminal shows a live table, else each change is a line or an object.
@@ -254,7 +254,7 @@ def _follow(queue: QueueRun, *, as_json: bool) -> RunState:
                 time.sleep(_LOOK_S)
 
 
-def _key(state: RunState) -> object:
+def _key(state: _RunState) -> object:
     """Changes with the state of a job, or where its progress or its deadline is lost."""
     return state.state, [
         (job.state, job.state == "waiting" and job.error, job.unread_text) for job in state.jobs
@@ -325,7 +325,7 @@ def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
         yield f"{name}, when the others are done: {why} (advisor profile {name})"
 
 
-def _table(state: RunState) -> Group:
+def _table(state: _RunState) -> Group:
     """Everything on one screen."""
     tail = (
         Text(f"{job.job}: {text}")
@@ -337,7 +337,7 @@ def _table(state: RunState) -> Group:
     return Group(Text(state.headline, style="bold"), shown, *tail)
 
 
-def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
+def event_lines(before: _RunState | None, state: _RunState) -> Iterator[str]:
     """A line for each job that is in another state than before, or is not known or stalled now."""
     for n, job in enumerate(state.jobs):
         was = before.jobs[n] if before else None
@@ -352,13 +352,13 @@ def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
         yield f"{job.job} {job.state}{at}{error} ({state.headline})"
 
 
-def end_screen(state: RunState) -> Said:
+def end_screen(state: _RunState) -> Said:
     """Time and energy beside those of one job after the other, and how to go on."""
     headline = f"{state.state.upper()}: {state.headline}."
     return Said(headline=headline, lines=tuple(_end_lines(state)))
 
 
-def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
+def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
     yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
     if state.energy_j is not None:
         ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)

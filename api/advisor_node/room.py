@@ -218,9 +218,6 @@ UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
 or where nobody can see its limit."""
 
-_AT_BOUND = 0.95
-"""Of the memory at which a job is bounded: its next larger allocation fails."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
@@ -313,7 +310,8 @@ class TenantMeter(Generic[T]):
     def take_memory(self, memory_mib: float | None) -> bool:
         """Take note of its GPU memory; whether it has come to its bound, for the first time."""
         self.memory_mib, most_mib = memory_mib, self.tenant.share.memory_mib
-        met = bool(memory_mib and most_mib and memory_mib >= _AT_BOUND * most_mib)
+        # Its next larger allocation fails.
+        met = bool(memory_mib and most_mib and memory_mib >= 0.95 * most_mib)
         new = met and not self._met_memory
         self._met_memory = self._met_memory or met
         return new
@@ -642,8 +640,7 @@ class Overlap(Generic[T]):
         before: int = 0,
     ) -> None:
         self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
-        self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
-        self._before = before
+        self._gpu, self._last_s, self._before = gpu, now_s, before
         self._started_at = to_exact_text(datetime.now(UTC))
         self._first = self._last = metered
         self._overlap_s = self._settles_s = 0.0
