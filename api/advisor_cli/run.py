@@ -469,7 +469,8 @@ def run(
     works_s = former_s | told_s
     for name, in_s in due_s.items():
         check_deadline(name, works_s.get(name), in_s)
-    if former := [f"{n} {duration_text(s)}" for n, s in former_s.items() if n not in told_s]:
+    learned = [name for name in dict.fromkeys(names) if name in former_s and name not in told_s]
+    if former := [f"{name} {duration_text(former_s[name])}" for name in learned]:
         say_lines([f"! work as in former launches: {', '.join(former)}"], err=True)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
