@@ -195,7 +195,8 @@ class Job:
             users; advice and launches keep it. None: nothing is promised.
         host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
         max_tasks: Processes and threads that it may have; None: thousands (`runtime.cgroup`).
-        restartable: It may be stopped after seconds and started again, as a trial of ways does.
+        restartable: It may be stopped and started again: after seconds for a trial of ways, or from
+            its checkpoint at another split.
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
             None: no data are declared, or nobody has worked it out.
     """

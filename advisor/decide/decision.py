@@ -448,7 +448,11 @@ class Outlook:
             fine=fine,
             running=running,
         )
-        return self._predictor.predict(self.profiles, options)
+        return self.predict(options)
+
+    def predict(self, splits: Sequence[Split]) -> Predictions:
+        """What the jobs would do at other splits."""
+        return self._predictor.predict(self.profiles, splits)
 
 
 def decide(

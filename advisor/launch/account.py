@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import (
     BACKLOG,
+    JUDGE_S,
     SETTLE_S,
     UNCOUNTED,
     UNWATCHED,
@@ -18,7 +19,14 @@ from advisor.core.records import (
 from advisor.formats.moments import to_exact_text
 from advisor.launch.job_monitor import RECENT_S, JobMonitor, relative
 from advisor.launch.meter import Metered, Moment, RateMeter
-from advisor.launch.spec import SILENT_S, LaunchPart, LaunchSet, Ledger
+from advisor.launch.spec import (
+    SILENT_S,
+    Drift,
+    Forecast,
+    LaunchPart,
+    LaunchSet,
+    Ledger,
+)
 from advisor.runtime.counting import percentile_ms
 
 
@@ -74,6 +82,10 @@ class Trial:
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
+_LATELY_S = 300.0
+"""Length of the mean that is held against a promise, s."""
+
+
 class Account:
     """What jobs did since their gates opened, at `now`.
 
@@ -83,6 +95,9 @@ class Account:
         first: The stretch of all that began together, or of one that began alone.
         stretches: The first one; each next one is of those, two at least, who ran together after
             somebody had ended or joined.
+        promised: What is promised of those who run; None: nothing is.
+        kept: What they did since then.
+        renewed: Why it is promised since then; empty: since they began.
         rest_s: How long jobs have run after the first stretch.
         stranded_unit_s: Units held for a job that had ended, times seconds.
         unwatched_s: Seconds between two looks beyond 2 s, all together.
@@ -97,6 +112,7 @@ class Account:
         self._begin = self._read = metered
         self.first = Stretch(jobs, range(len(jobs)), now.at_s, metered)
         self.stretches = [self.first]
+        self.promise(None, self.first.numbers)
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
         self.rest_s = self.stranded_unit_s = self.unwatched_s = 0.0
@@ -133,6 +149,24 @@ class Account:
                     one.rest.add(now, one.steps)
         else:
             self._shared_steps = _steps(self._jobs)
+
+    def promise(self, forecast: Forecast | None, numbers: Sequence[int], renewed: str = "") -> None:
+        """What these who run do from now on is held against this; `renewed` says why."""
+        self.promised, self.renewed = forecast, renewed
+        self.kept = Stretch(self._jobs, numbers, self._last_s, self._read, _LATELY_S)
+
+    def drifts(self) -> tuple[dict[int, Drift], Drift | None]:
+        """Of the rates over the last minutes, by job, and of all work per joule since then."""
+        if self.promised is None or self.kept.settled_s() < JUDGE_S:
+            return {}, None
+        jobs, worth = self.promised.jobs, self.promised.work_per_joule
+        lately = zip(self.kept.numbers, self.kept.rates(lately=True), jobs, strict=True)
+        speeds = [
+            relative(rate, job.solo_rate) for rate, job in zip(self.kept.rates(), jobs, strict=True)
+        ]
+        return {
+            n: drift for n, rate, job in lately if (drift := Drift.of(rate, job.rate)) is not None
+        }, Drift.of(work_per_joule(speeds, self.kept.power_w()), worth)
 
     def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
         """Take the last counts, once no process is left; `stopped` had run until now."""
@@ -260,6 +294,8 @@ class Account:
         running: Sequence[JobMonitor],
     ) -> None:
         numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
+        if numbers == self.kept.numbers:
+            self.kept.add(now, passed_s, self._read)
         if numbers != self.stretches[-1].numbers:
             if len(numbers) < ADVISED_JOBS:
                 return
@@ -361,13 +397,14 @@ class Stretch:
         numbers: Sequence[int],
         now_s: float,
         metered: Metered | None,
+        lately_s: float | None = None,
     ) -> None:
         self.numbers = tuple(numbers)
         self.started_at = to_exact_text(datetime.now(UTC))
         self.seen_s, self.overlap_s = now_s, 0.0
         self.ended: tuple[int, ...] = ()
         self.flags = set[str]()
-        self._paces = {n: _Pace(jobs[n]) for n in self.numbers}
+        self._paces = {n: _Pace(jobs[n], lately_s) for n in self.numbers}
         self._begun_s = self._settles_s = now_s
         self._first, self._last = metered, metered
         self._joules, self.catching_up = RateMeter(), tuple[int, ...]()
@@ -410,9 +447,10 @@ class Stretch:
         """Of the GPU, mean of the time in which it was read."""
         return self._joules.rate()
 
-    def rates(self) -> tuple[float | None, ...]:
-        """Of these jobs, in the order of the launch."""
-        return tuple(pace.steps.rate() for pace in self._paces.values())
+    def rates(self, *, lately: bool = False) -> tuple[float | None, ...]:
+        """Of these jobs, in the order of the launch; of its last `lately_s` alone."""
+        paces = self._paces.values()
+        return tuple((pace.lately if lately else pace.steps).rate() for pace in paces)
 
     def settled_s(self) -> float:
         """How long the time is that means are of."""
@@ -424,13 +462,13 @@ class Stretch:
 
 
 class _Pace:
-    def __init__(self, job: JobMonitor) -> None:
-        self.job, self._first_steps = job, job.steps
+    def __init__(self, job: JobMonitor, lately_s: float | None) -> None:
+        self.job, self._first_steps, self._lately_s = job, job.steps, lately_s
         self.begin()
 
     def begin(self) -> None:
         """Forget what was noted."""
-        self.steps = RateMeter()
+        self.steps, self.lately = RateMeter(), RateMeter(self._lately_s)
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def catches_up(self, *, again: bool) -> bool:
@@ -440,7 +478,8 @@ class _Pace:
         return is_behind(offered_rate, self.job.rate(), self.steps, silent=is_silent, again=again)
 
     def note(self, now: Moment) -> None:
-        self.steps.add(now, self.job.steps)
+        for meter in (self.steps, self.lately):
+            meter.add(now, self.job.steps)
         # A file that cannot be read is found when the job is counted next.
         with suppress(OSError):
             answered = self.job.job.latencies()

@@ -5,6 +5,7 @@
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
     stop                made by anyone who wants it stopped
+    resplit             the split at which somebody wants its jobs started again, until it is seen
     joins/              who asked to join, as a spec, and what was answered, as the status of a job
     reserve             room for the last words, should the disk be full by then
     history.json        its power and speeds over time, in few points
@@ -141,6 +142,11 @@ class LaunchFolder:
     def stop_asked(self) -> bool:
         """Whether somebody asked."""
         return (self.path / "stop").exists()
+
+    @property
+    def resplit(self) -> Path:
+        """Holds the split at which somebody wants the jobs started again, until it is answered."""
+        return self.path / "resplit"
 
     def claimed(self) -> bool:
         """Whether a supervisor has ever begun: then no other one may."""
@@ -379,9 +385,13 @@ def first_status(
                 rate_unit=job.progress.unit,
                 share_percent=share,
                 below_normal=low,
+                steps=part.done,
                 predicted_rate=known and known.rate,
             )
-            for job, (share, low), known in zip(pair.jobs, pair.split.seats, expected, strict=True)
+            for part, (share, low), known in zip(
+                pair.parts, pair.split.seats, expected, strict=True
+            )
+            for job in [part.job]
         ),
         forecast=forecast,
         predicted_power_w=forecast and forecast.power_w,
@@ -459,7 +469,9 @@ def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> Jo
     if known := next((job for job in status.jobs if job.join_id == name), None):
         return known
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
-        return said
+        # Started again with the others, it has no request of its own any more.
+        again = [job for job in status.jobs if job.job == said.job and said.outcome != "refused"]
+        return replace(again[-1], join_id=name) if again else said
     unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
     waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits

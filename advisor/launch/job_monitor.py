@@ -29,6 +29,7 @@ from advisor.launch.spec import JobOutcome, JobStatus, LaunchPart
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms
+from advisor.runtime.processes import is_stopped
 from advisor.runtime.running_job import RunningJob
 
 T = TypeVar("T")
@@ -107,6 +108,7 @@ class JobMonitor:
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
         uncounted: Why its progress cannot be read now; None: it can.
         demand: Requests per second that arrive, where that has changed; None: as declared.
+        paused: It stands still, since a process of it is stopped by a signal.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class JobMonitor:
         self.too_fast = False
         self.lost: str | None = None
         self.demand: float | None = None
+        self.paused = False
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
         self._proof: Proof = proof or job.proof()
@@ -136,7 +139,8 @@ class JobMonitor:
         self.exit_code: int | None = None
         self.code: str | None = None
         self.error: str | None = None
-        self.steps, self._beats = 0.0, job.beats()
+        self.steps, self._beats = part.done, job.beats()
+        self._counts_on: bool | None = None
         self.uncounted: str | None = None
         self._counting, self._judging = _Reading(), _Reading()
         self._not_begun = job.uncounted
@@ -162,8 +166,18 @@ class JobMonitor:
         found = self._counting.read(
             lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
         )
-        steps, beats = found or (self.steps, self._beats)
-        return _Counted(gone, steps, beats, self._counting.error)
+        if found is None:
+            return _Counted(gone, self.steps, self._beats, self._counting.error)
+        return _Counted(gone, self._in_all(found[0]), found[1], self._counting.error)
+
+    def _in_all(self, counted: float) -> float:
+        """A count since this start with what was done before it, which the job may count, too.
+
+        Steps that it does again after its last checkpoint are no progress then.
+        """
+        if self._counts_on is None and counted:
+            self._counts_on = counted > self.part.done / 2
+        return max(self.part.done, counted) if self._counts_on else self.part.done + counted
 
     def look(self, now: Moment, counted: _Counted, hang_s: float | None) -> None:
         """See whether it ended, stalls, or has met a limit that its user chose.
@@ -178,6 +192,7 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
+        self.paused = still_s > RECENT_S and any(map(is_stopped, self.job.seen_pids))
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.
@@ -202,7 +217,7 @@ class JobMonitor:
                 f"{self.job.output}; the end of it:\n{self.job.tail() or '(nothing)'}",
             )
         if self.over:
-            self._is_stalled = False
+            self._is_stalled = self.paused = False
 
     def close(self, now: Moment) -> None:
         """Count what is left to be read of a job whose processes have ended."""
@@ -285,6 +300,7 @@ class JobMonitor:
             demand=self.demand,
             results=self.results,
             predicted_rate=self.expected,
+            paused=self.paused,
             unread=self.unread,
             unread_since=self._unread_since,
             stalled_since=self._moved_at if self._is_stalled else None,

@@ -7,8 +7,9 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import advisor
@@ -34,7 +35,16 @@ from advisor.launch.account import Stretch, energy_saved, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
-from advisor.launch.spec import Forecast, JobStatus, LaunchPart, LaunchSet, Ledger, State, add
+from advisor.launch.spec import (
+    Drift,
+    Forecast,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    Ledger,
+    State,
+    add,
+)
 from advisor.runtime.processes import beating
 
 FASTEST = 1.3
@@ -250,8 +260,18 @@ def shown(
     ledger = None if monitor.is_void else account.ledger()
     if ledger is not None:
         ledger = replace(ledger, starts_s=starts[0], starts_j=starts[1])
+    running, promised = monitor.running_numbers(), account.promised is not None
+    # Of those that are left nothing is promised before it is renewed; at the end the last stays.
+    drifts, work_drift = account.drifts() if running in ((), account.kept.numbers) else ({}, None)
+    of_jobs = [astuple(drift) for drift in drifts.values()]
     return {
-        "jobs": tuple(_job(monitor, n) for n in range(len(monitor.jobs))),
+        "jobs": tuple(
+            replace(_job(monitor, n), drift=drifts.get(n)) for n in range(len(monitor.jobs))
+        ),
+        "promised_at": account.kept.started_at if promised else None,
+        "promise_renewed": (promised and account.renewed) or None,
+        "speed_drift": Drift(*map(fmean, zip(*of_jobs, strict=True))) if of_jobs else None,
+        "work_drift": work_drift,
         "power_w": None if monitor.over else account.power_w(),
         "mean_power_w": account.first.power_w(),
         "predicted_power_w": monitor.expected_power_w,
@@ -292,8 +312,10 @@ def unsaid(news: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
 
 def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     """What is far from the prediction of those that began together, as `pace_news`."""
-    forecast = pair.forecast
-    if forecast is None or monitor.account.first.settled_s() < JUDGE_S:
+    forecast, first = pair.forecast, monitor.account.first
+    # One that was renewed is the promise from then on.
+    is_renewed = monitor.forecasts.get(first.numbers) is not forecast
+    if forecast is None or is_renewed or first.settled_s() < JUDGE_S:
         return
     objective_value, per_kw = monitor.account.trial().work_per_joule, 1000.0
     rates = [
@@ -380,6 +402,10 @@ class Keeper:
                     self._kept.append(one)
             rest = [one for one in found if one not in self._kept]
             draft_observations(self._folder.path, rest, durable=changed)
+
+    def so_far(self) -> tuple[Observation, ...]:
+        """Of all stretches, as if the jobs were stopped now."""
+        return (*self._kept, *self._observe("stopped"))
 
     def close(self, state: State) -> None:
         """Keep all that is not kept yet; the jobs are over."""

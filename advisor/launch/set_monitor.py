@@ -43,6 +43,9 @@ Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], tuple[Forecast,
 """What to expect of jobs that run at these demands, None: as declared, and what would break."""
 
 
+_DEMAND = "another demand arrives"
+
+
 class SetMonitor:
     """Jobs that stood ready at their gates, which this opens.
 
@@ -92,9 +95,9 @@ class SetMonitor:
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
         self._renew = renew
-        self._renewing: tuple[tuple[int, ...], Future[tuple[Forecast, tuple[str, ...]]]] | None = (
-            None
-        )
+        self._renewing: (
+            tuple[tuple[int, ...], str, Future[tuple[Forecast, tuple[str, ...]]]] | None
+        ) = None
         self._endings: list[tuple[list[JobMonitor], Future[None]]] = []
         self._ended = set[JobMonitor]()
         self.suspicions: list[_Suspicion] = []
@@ -158,7 +161,7 @@ class SetMonitor:
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
         self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)
-        self._expect(forecast)
+        self._expect(forecast, f"{job.job.name} joined")
         _watch_promises(self.jobs, now_s)
         self._noted, self._note_from_s = False, now_s
         job.go()
@@ -170,6 +173,13 @@ class SetMonitor:
     def running_names(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(one.job.job.name for one in self._running())
+
+    def left(self) -> tuple[LaunchSet, list[float | None]]:
+        """Those of them that run, and their demands where these have changed."""
+        numbers = self.running_numbers()
+        parts = tuple(self.pair.parts[n] for n in numbers)
+        pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+        return pair, [self.jobs[n].demand for n in numbers]
 
     def look(self) -> None:
         """One look at everything, which waits for nothing.
@@ -190,6 +200,11 @@ class SetMonitor:
             one.look(now, counted, self._spec.hang_s)
         self._judge(were)
         self.account.add(now, self._meter.add(drawn, now), were)
+        if (kept := self.account.kept.numbers) == self.running_numbers() and any(
+            one.paused for one in were
+        ):
+            # The others are alone meanwhile: that is not what was promised of them.
+            self.account.promise(self.account.promised, kept, "a job was paused")
         self._note_libraries(now.at_s)
         self._note_ends([one for one in were if one.over], now.at_s)
         self._look_at_promises(now.at_s)
@@ -239,8 +254,10 @@ class SetMonitor:
         finally:
             self.account.close(now, self._meter.add(drawn, now), were)
 
-    def _expect(self, forecast: Forecast | None) -> None:
+    def _expect(self, forecast: Forecast | None, renewed: str = "") -> None:
         numbers = self.running_numbers()
+        self._promised_of = numbers
+        self.account.promise(forecast, numbers, renewed)
         if forecast:
             self.forecasts[numbers] = forecast
         self.expected_power_w = forecast and forecast.power_w
@@ -279,20 +296,30 @@ class SetMonitor:
                 f"{one.demand:.3g} {one.job.job.progress.unit}/s arrive at {one.job.job.name}, "
                 f"which declares {one.job.job.offered_rate:g}: what is expected is renewed"
             )
-        numbers = self.running_numbers()
+        numbers, before = self.running_numbers(), self._promised_of
+        renewed = _DEMAND
+        if not changed and numbers != before:
+            renewed = (
+                f"{listed(self.jobs[n].job.job.name for n in before if n not in numbers)} left"
+            )
+            changed = [] if self.account.promised is None else self._running()
+        self._promised_of = numbers
         if changed and self._renew and len(numbers) > 1:
-            parts = tuple(self.pair.parts[n] for n in numbers)
-            pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
-            demands = [self.jobs[n].demand for n in numbers]
-            self._renewing = numbers, self._run(partial(self._renew, pair, demands))
-        if self._renewing is None or not self._renewing[1].done():
+            asked = self._run(partial(self._renew, *self.left()))
+            self._renewing = numbers, renewed, asked
+        if self._renewing is None or not self._renewing[-1].done():
             return
-        (numbers, renewing), self._renewing = self._renewing, None
+        (numbers, renewed, renewing), self._renewing = self._renewing, None
         if (error := renewing.exception()) is not None:
-            self._alarms.append(f"no forecast at another demand: {error}")
+            self._alarms.append(f"no forecast since {renewed}: {error}")
         elif numbers == self.running_numbers():
             forecast, broken = renewing.result()
-            self._expect(forecast)
+            if renewed != _DEMAND:
+                # What each is held against at its end is of those whom it began with.
+                self.account.promise(forecast, numbers, renewed)
+                self.expected_power_w = forecast.power_w
+                return
+            self._expect(forecast, renewed)
             if broken:
                 why = f"by the forecast at that demand: {', '.join(broken)}"
                 self._answer_broken(why, now.at_s)

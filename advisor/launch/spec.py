@@ -14,6 +14,7 @@ from typing import Any, Literal
 from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
+from advisor.core.wording import listed
 from advisor.runtime.backend import Proof
 from advisor.validity.points import FASTEST
 
@@ -54,6 +55,31 @@ class Forecast:
     energy_saved: Interval | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Observed over promised in one launch, as the `ratio` of a `DriftedJob` is of many.
+
+    Attributes:
+        low, high: Bounds of the promise over its value: between them it is kept.
+    """
+
+    ratio: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, observed: float | None, promised: Interval) -> "Drift | None":
+        """None where nothing is observed, or nothing was promised."""
+        if observed is None or promised.value <= 0:
+            return None
+        return cls(*(value / promised.value for value in (observed, promised.low, promised.high)))
+
+    @property
+    def text(self) -> str:
+        """In percent, with what was promised."""
+        return f"{100 * self.ratio:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPart:
     """One of the jobs, and what its profile knows.
@@ -75,6 +101,7 @@ class LaunchPart:
         units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
+        done: Steps that it did in this launch before it was started again, to go on.
     """
 
     job: Job
@@ -91,6 +118,7 @@ class LaunchPart:
     units: int | None = None
     limit_memory: bool = True
     time_limit_s: float | None = None
+    done: float = 0.0
 
     @property
     def promised_p99_ms(self) -> float | None:
@@ -115,6 +143,7 @@ class LaunchSet:
         open_percent: Who joins may get so much, though nobody who begins has as much.
         alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
             none does, or all have.
+        ran_s: How long they ran together before, at another split, s.
     """
 
     split: Split
@@ -122,11 +151,19 @@ class LaunchSet:
     forecast: Forecast | None = None
     open_percent: float = 0.0
     alone_s: float | None = None
+    ran_s: float = 0.0
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """In the order of the shares."""
         return tuple(part.job for part in self.parts)
+
+    @property
+    def stays(self) -> str:
+        """Why its jobs are not started again at another split; empty: they may be."""
+        if once := listed(job.name for job in self.jobs if not job.restartable):
+            return f"{once}: the job file does not say restartable: true"
+        return "`advisor run` places these jobs" if self.open_percent else ""
 
     def memory(self, card_mib: float | None) -> MemoryFit:
         """What they need of the memory of a card."""
@@ -431,6 +468,8 @@ class JobStatus:
         stalled_since: When it last made progress, where that is 120 s ago or more; ISO 8601, UTC.
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
+        drift: Mean rate of the last five minutes over what is promised beside those that run.
+        paused: It stands still, stopped by a signal: nothing of that time is in a drift.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
@@ -462,6 +501,8 @@ class JobStatus:
     unread_since: str | None = None
     stalled_since: str | None = None
     predicted_rate: Interval | None = None
+    drift: Drift | None = None
+    paused: bool = False
     join_id: str | None = None
     joined_at: str | None = None
     ended_at: str | None = None
@@ -487,6 +528,28 @@ def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
     seats = [(job.share_percent, job.below_normal) for job in jobs]
     low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
     return Split(tuple(share for share, _ in seats), sharing, low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resplit:
+    """What those that run would do at another split, for which all of them have to start again.
+
+    Attributes:
+        split: As people write it.
+        worth: Work per joule over that of now; above 1 with its whole range where it is offered.
+        refused: Why they stay as they are; None: they are started again where somebody asks for it.
+    """
+
+    split: str = ""
+    worth: Interval | None = None
+    refused: str | None = None
+
+    @property
+    def text(self) -> str:
+        """How much more."""
+        of = self.worth or Interval.sure(1.0)
+        low, value, high = (f"{100 * part - 100:.0f}" for part in (of.low, of.value, of.high))
+        return f"{value} % more work per joule ({low} to {high})"
 
 
 HistoryValues = tuple[float | None, ...]
@@ -578,6 +641,12 @@ class LaunchStatus:
         mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
         work_per_joule: Sum of relative speeds per watt over the last seconds.
+        promised_at: Since when what is promised of those that run is promised, ISO 8601, UTC; None:
+            nothing is.
+        promise_renewed: Why it is promised since then; None: since they began.
+        speed_drift: Mean of the drifts of the jobs; None while one is paused.
+        work_drift: Work per joule since `promised_at` over what is promised.
+        resplit: Whether another split would do more; None: that was not looked at yet.
         energy_saved: Part of the energy saved for the same work, against one after the other,
             over the last seconds; None without profiles, and once it is over.
         mean_energy_saved: The same while all ran, without the first seconds; it stays.
@@ -623,6 +692,11 @@ class LaunchStatus:
     predicted_power_w: Interval | None = None
     energy_j: float | None = None
     work_per_joule: float | None = None
+    promised_at: str | None = None
+    promise_renewed: str | None = None
+    speed_drift: Drift | None = None
+    work_drift: Drift | None = None
+    resplit: Resplit | None = None
     energy_saved: float | None = None
     mean_energy_saved: float | None = None
     ledger: Ledger | None = None

@@ -4,13 +4,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeAlias
 
 from advisor.core.gpu import Gpu, Sharing
-from advisor.core.records import Record
+from advisor.core.records import Observation, Record
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, JobError, NoSplitError, PartitionError
 from advisor.formats.moments import now, to_exact_text
@@ -26,8 +28,10 @@ from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
     SILENT_S,
     LaunchPart,
+    LaunchSet,
     LaunchSpec,
     LaunchStatus,
+    Resplit,
     State,
     as_alone,
     with_part,
@@ -40,6 +44,15 @@ from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
 
+CHECKPOINT_S = 60.0
+"""How long jobs that start again at another split may take to end by themselves, s."""
+
+_FIRST_S, _AGAIN_S = 30.0, 600.0
+"""How long after a start, a join or an end it is looked at whether another split would do more, and
+how often after that, s: rates and kernels that were learned meanwhile may say so."""
+
+Better: TypeAlias = Callable[[LaunchSet, Sequence[Observation]], tuple[Resplit, LaunchSet | None]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
@@ -51,6 +64,8 @@ class LaunchContext:
         open_backend: What enforces the shares of a set; closed with each set.
         remember: Keeps what was seen where others find it; may fail without harm.
         renew: Says what is to be expected at another demand; None: nobody does.
+        better: Says whether another split would do more, by these observations too, which no store
+            has yet, and what would be started then; None: nobody does.
     """
 
     gpu: Gpu
@@ -59,6 +74,7 @@ class LaunchContext:
     open_backend: Callable[[Sharing], Backend]
     remember: Callable[[Record], None]
     renew: Renew | None = None
+    better: Better | None = None
 
 
 _Ending = Literal["finished", "stopped", "asked", "failed"]
@@ -85,6 +101,10 @@ class _SetRun:
         self._beaten_s = time.monotonic()
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
         self.trial: Trial | None = None
+        self.again: LaunchSet | None = None
+        self._offer: LaunchSet | None = None
+        self._offer_of, self._ask_s = tuple[int, ...](), 0.0
+        self._asking: Future[tuple[Resplit, LaunchSet | None]] | None = None
         self._history: HistoryKeeper | None = None
 
     def run(self) -> _Ending:
@@ -272,6 +292,7 @@ class _SetRun:
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
                 self._writer.warn(*monitor.alarms(), *unsaid(news, said))
+                self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found
         except PartitionError:
@@ -282,12 +303,64 @@ class _SetRun:
             keeper.close(_state(ending, monitor))
         if self._spec.try_s is not None and ending == "stopped":
             self.trial = monitor.account.trial()
+        if self.again is not None:
+            seats = zip(self.again.parts, self._offer_of, strict=True)
+            self.again = replace(
+                self.again,
+                parts=tuple(replace(part, done=monitor.jobs[n].steps) for part, n in seats),
+                ran_s=self._pair.ran_s + time.monotonic() - monitor.begun_s,
+            )
         return ending
 
+    def _look_for_split(self, monitor: SetMonitor, keeper: Keeper, *, coming: bool) -> None:
+        """Ask in the background whether another split would do more, and take it if one is to."""
+        now_s, numbers = time.monotonic(), monitor.running_numbers()
+        if numbers != self._offer_of:
+            self._offer_of, self._ask_s = numbers, now_s + _FIRST_S
+            self._asking = self._offer = None
+            self._writer.update(resplit=None)
+        is_due = numbers and now_s >= self._ask_s and self._spec.try_s is None
+        if is_due and self._asking is None and self._context.better is not None:
+            self._ask_s = now_s + _AGAIN_S
+            pair, demands = monitor.left()
+            stays = pair.stays or "another demand arrives" * any(demands)
+            asked = partial(self._context.better, pair, keeper.so_far())
+            # Who is not asked loads no model.
+            self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else asked())
+        if self._asking is not None and self._asking.done():
+            error = self._asking.exception()
+            unknown = Resplit(refused=f"nothing is known of it: {error}"), None
+            offer, self._offer = unknown if error else self._asking.result()
+            self._asking = None
+            self._writer.update(resplit=offer)
+        if self._folder.resplit.exists() and not coming:
+            wanted = self._folder.resplit.read_text()
+            self.again = self._offer if self._offer and str(self._offer.split) == wanted else None
+            if self.again is None:
+                self._folder.resplit.unlink()
+                self._writer.warn(f"not started again at {wanted}: it is not offered any more")
+
+    def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
+        """Let jobs end by themselves that can; all others end as always after that."""
+        asked, until_s = [job for job in jobs if job.ask_to_end()], time.monotonic() + CHECKPOINT_S
+        while (late := [job for job in asked if not job.over]) and time.monotonic() < until_s:
+            beat()
+            time.sleep(LOOK_S)
+        self._writer.warn(
+            *(
+                f"{job.job.name} did not end within {CHECKPOINT_S:g} s and was ended: what it did "
+                "since its last checkpoint it does again"
+                for job in late
+            )
+        )
+
     def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
+        self._writer.update(resplit=None)
         # To end jobs beside a daemon that hangs takes half a minute.
         if not monitor.over:
             self._show(monitor, "stopping")
+        if self.again is not None:
+            self._await_checkpoints([one.job for one in monitor.jobs if not one.over])
         try:
             with closing(newcomers):
                 monitor.stop()
@@ -304,6 +377,8 @@ class _SetRun:
         """How the set has ended; None while it is to go on, as for one who is coming."""
         if self._stop_asked():
             return "asked"
+        if self.again is not None:
+            return "stopped"
         outcomes = {one.outcome for one in monitor.jobs}
         if outcomes != {"running"}:
             # One that has ended is not started again: the way that is on trial then goes on.
@@ -314,7 +389,7 @@ class _SetRun:
                 return None if coming else "finished"
             return "stopped" if outcomes <= {"finished", "stopped"} else "failed"
         limit_s = self._spec.duration_s if self._spec.try_s is None else self._spec.try_s
-        if limit_s is None or time.monotonic() - monitor.begun_s < limit_s:
+        if limit_s is None or self._pair.ran_s + time.monotonic() - monitor.begun_s < limit_s:
             return None
         return "stopped" if outcomes <= {"finished", "running", "stopped"} else "failed"
 
@@ -409,6 +484,7 @@ def _run_sets(
     while (number := len(endings)) < len(spec.pairs):
         folder.keep_reserve()
         writer.begin_pair(spec, number)
+        folder.resplit.unlink(missing_ok=True)
         run = _SetRun(folder, spec, number, context, writer, meter, stop_asked)
         try:
             endings.append(run.run())
@@ -428,6 +504,12 @@ def _run_sets(
             )
             if len(trials) == len(spec.pairs):
                 spec = _with_best(spec, trials, folder, writer)
+        if run.again is not None:
+            # The same jobs go on: that is no end of a set.
+            endings[-1] = "finished"
+            pairs = (*spec.pairs[: number + 1], run.again, *spec.pairs[number + 1 :])
+            spec = _written(replace(spec, pairs=pairs), folder)
+            writer.warn(f"started again at {run.again.split}, as was asked for")
     if trials:
         endings = endings[-1:]
     if any(ending == "failed" for ending in endings):
@@ -455,8 +537,11 @@ def _with_best(
             + "; ".join(f"advisor launch {job.name}" for job in best.pair.jobs),
         )
     writer.warn(f"{told}. {best.pair.split} goes on")
-    chosen = replace(spec, pairs=(*spec.pairs, best.pair), try_s=None)
+    return _written(replace(spec, pairs=(*spec.pairs, best.pair), try_s=None), folder)
+
+
+def _written(spec: LaunchSpec, folder: LaunchFolder) -> LaunchSpec:
     # On a full disk, too: no job ends for what is written about it.
     folder.free_reserve()
-    folder.write_spec(chosen)
-    return chosen
+    folder.write_spec(spec)
+    return spec

@@ -149,8 +149,12 @@ class JobProcess:
         """Ask every process to end."""
         self._order(b"t")
         if self._is_lost:
-            for pid in self.pids():
-                _signal_if(pid, signal.SIGTERM, self._has)
+            self.terminate_some(self.pids())
+
+    def terminate_some(self, pids: Iterable[int]) -> None:
+        """Ask these of its processes to end."""
+        for pid in pids:
+            _signal_if(pid, signal.SIGTERM, self._has)
 
     def kill(self) -> None:
         """End every process, and those that are forked meanwhile."""

@@ -157,6 +157,12 @@ def is_stopped(pid: int) -> bool:
     return _stat(pid)[:1] in (["T"], ["t"])
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    caught = re.search(rb"^SigCgt:\s*(\w+)", _read(pid, "status"), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
 def has_memory(pid: int) -> bool:
     """Whether a process runs and is not in the midst of its end."""
     return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")

@@ -38,6 +38,7 @@ from advisor.runtime.processes import (
     MPS_SERVER,
     ancestors_of,
     carries,
+    catches,
     cpu_s,
     has_memory,
     marked_pids,
@@ -259,6 +260,21 @@ class RunningJob:
         """Ask the job at its gate to end; returns at once."""
         if self._process.status is None:
             self._want(QUIT)
+
+    def ask_to_end(self) -> bool:
+        """Ask the job to end by itself, after a checkpoint if it writes one; returns at once.
+
+        At its gate, else by SIGTERM those of its processes that have a handler: for others that is
+        an end in the midst of their work, as for a command that is run again and again. Whether
+        anybody was asked.
+        """
+        self.leave()
+        if self._state() in (WAITING, RUNNING):
+            return True
+        is_once = self.job.progress.kind != "runs"
+        asked = [pid for pid in self.pids() if is_once and catches(pid, signal.SIGTERM)]
+        self._process.terminate_some(asked)
+        return bool(asked)
 
     def stop(self) -> None:
         """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.

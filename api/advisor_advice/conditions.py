@@ -397,21 +397,22 @@ def read_conditions(
     driver: str | None = None,
     *,
     any_of: bool = False,
+    newest: Sequence[Observation] = (),
 ) -> Conditions:
     """The conditions of a host for these jobs, from its store and from what comes with advisor.
 
     The card is None where it is not known: the only one of its model that jobs were launched on,
-    if there is just one. The driver is None where it is that of the newest launch. `any_of` is as
-    in `measured_windows`.
+    if there is just one. The driver is None where it is that of the newest launch. `any_of` and
+    `newest` are as in `measured_windows`.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     with begun_store(settings) as store:
-        seen = experience_of(store, predictor, checks, settings.home) if store else Experience()
+        seen = experience_of(store, predictor, checks, settings.home, newest)
         found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
-        windows = measured_windows(profiles, checks, store, any_of=any_of)
+        windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
     found = replace(found, windows=windows)
     if driver is None:
         return found
@@ -419,14 +420,20 @@ def read_conditions(
     return replace(found, outdated={**found.outdated, gpu_model: changed})
 
 
-def experience_of(store: Store, predictor: Predictor, checked: Checked, home: Path) -> Experience:
-    """What a store has seen, against the model in use.
+def experience_of(
+    store: Store | None,
+    predictor: Predictor,
+    checked: Checked,
+    home: Path,
+    newest: Iterable[Observation] = (),
+) -> Experience:
+    """What a store has seen, and what is not in it yet, against the model in use.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
-    newest = store.observation_page(None, Span(limit=MOST_OBSERVATIONS))
-    seen = tuple(undisputed(newest.records))
+    page = store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records if store else ()
+    seen = tuple(undisputed([*newest, *page]))
     if not seen:
         return Experience()
     profiles = profiles_of({job for one in seen for job in one.jobs}, store)
@@ -558,6 +565,7 @@ def measured_windows(
     bundled: Iterable[PairPoint] | None = None,
     *,
     any_of: bool = False,
+    newest: Iterable[Observation] = (),
 ) -> Windows:
     """Windows and launches of these jobs on their GPU model that nothing speaks against.
 
@@ -568,6 +576,7 @@ def measured_windows(
         bundled: Points that come with advisor, of any jobs; None: they are read.
         any_of: Of any of them beside each other, as in a queue or of copies; else of all together,
             and what came with advisor, or is of copies of one job, of fewer of them, too.
+        newest: Observations that are not in the store yet.
 
     Raises:
         StoreError: the store cannot be read.
@@ -584,17 +593,16 @@ def measured_windows(
         references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
         for names, window in _of_points(on_model, by_job, references, is_bundled=True):
             found[names].append(window)
-    if store is None:
-        return dict(found)
-    # Of a queue all are read at once: asking for each pair takes longer.
-    asked = [None] if any_of else asked_together([p.job for p in profiles])
-    own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-    alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
-    for names, window in _of_points(undisputed(own), by_job, alone):
-        found[names].append(window)
-    for observation in undisputed(
-        [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
-    ):
+    stored = list[Observation]()
+    if store is not None:
+        # Of a queue all are read at once: asking for each pair takes longer.
+        asked = [None] if any_of else asked_together([p.job for p in profiles])
+        own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
+        alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
+        for names, window in _of_points(undisputed(own), by_job, alone):
+            found[names].append(window)
+        stored = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+    for observation in undisputed([*newest, *stored]):
         known = [by_job[job] for job in observation.jobs if job in by_job]
         split = _launched_split(observation) if len(known) == len(observation.jobs) else None
         if split and not _is_doubtful(observation, known, checked):
@@ -707,9 +715,14 @@ class KnownJobs:
 
 
 def read_known(
-    found: ProfileSet, settings: Settings, gpu_uuid: str | None = None, *, any_of: bool = False
+    found: ProfileSet,
+    settings: Settings,
+    gpu_uuid: str | None = None,
+    *,
+    any_of: bool = False,
+    newest: Sequence[Observation] = (),
 ) -> KnownJobs:
-    """What this host knows, by the model in use; `any_of` is as in `measured_windows`.
+    """What this host knows, by the model in use; `any_of` and `newest` as in `measured_windows`.
 
     Raises:
         ModelError: there is no model, or it is damaged.
@@ -720,5 +733,7 @@ def read_known(
         found=found,
         model=model,
         checked=checked_on(found, settings),
-        conditions=read_conditions(settings, model, found.profiles, gpu_uuid, any_of=any_of),
+        conditions=read_conditions(
+            settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
+        ),
     )

@@ -4,10 +4,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.core.gpu import Gpu, Sharing
+from advisor.core.gpu import WHOLE, Gpu, Sharing, Split, units_for_share
 from advisor.core.job import Job
-from advisor.core.objectives import OBJECTIVES, PER_WATT_OBJECTIVE
-from advisor.core.records import UNCOUNTED_UNIT
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    PER_WATT_OBJECTIVE,
+    Interval,
+)
+from advisor.core.records import UNCOUNTED_UNIT, Observation
 from advisor.core.wording import counted, less_or_more, listed
 from advisor.decide.decision import (
     Decision,
@@ -21,14 +26,22 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, floor
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.account import Trial
-from advisor.launch.spec import Forecast, JobForecast, LaunchPart, LaunchSet, at_rate, with_part
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    LaunchPart,
+    LaunchSet,
+    Resplit,
+    at_rate,
+    with_part,
+)
 from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, with_known_idle
+from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, known_set, with_known_idle
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
@@ -272,13 +285,84 @@ def renewed(
     speeds = [part.speed.value for part in expected.parts]
     if (forecast := _forecast(expected, manifest, found)) is None:
         raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
-    for n, (part, rate) in enumerate(zip(pair.parts, demands, strict=True)):
-        if rate is None and part.solo_rate:  # on this host, as known at the launch, with its error
+    broken = Trial(pair, speeds, tails_ms, expected.power_w.value).broken
+    return _as_here(pair, forecast, demands), broken
+
+
+def _as_here(pair: LaunchSet, forecast: Forecast, demands: Sequence[float | None] = ()) -> Forecast:
+    """What is expected of jobs on this host, as known at the launch, with its error."""
+    for n, part in enumerate(pair.parts):
+        if part.solo_rate and not any(demands[n : n + 1]):
             factor, spread = part.solo_rate / forecast.jobs[n].solo_rate, 2**0.5 * part.host_spread
             forecast = (
                 at_rate(replace(pair, forecast=forecast), n, factor, spread).forecast or forecast
             )
-    return forecast, Trial(pair, speeds, tails_ms, expected.power_w.value).broken
+    return forecast
+
+
+def better(
+    pair: LaunchSet, seen: Sequence[Observation], gpu: Gpu, settings: Settings
+) -> tuple[Resplit, LaunchSet | None]:
+    """Whether another split of jobs that run does more work per joule, beyond its range.
+
+    The split is what would be recommended now, with what their launch has `seen` of them. A job
+    that is left under its limit is held against the whole GPU.
+
+    Returns:
+        What may be said of it; and what would be started then, None: nothing.
+
+    Raises:
+        As `renewed`; NoSplitError: nothing keeps every limit.
+    """
+    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
+    if len(pair.parts) == 1:
+        return _whole(pair, found, gpu)
+    known = known_set(read_known(found, settings, gpu.uuid, newest=seen))
+    asked = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
+    way = known.decide(with_kept(asked, pair.parts, known.outlook.profiles)).choice
+    if way is None:
+        return Resplit(refused="no split of them saves anything and keeps all limits"), None
+    names, manifest = [job.name for job in pair.jobs], known.known.model.manifest
+    splits = pair.split, way.split
+    now, then = known.outlook.predict(splits)
+    by = OBJECTIVES[DEFAULT_OBJECTIVE]
+    worth = then.objective_value(by).times(1 / now.objective_value(by).value)
+    offer = Resplit(split=way.name, worth=worth)
+    if len({tuple(sorted(zip(names, one.seats, strict=True))) for one in splits}) == 1:
+        return replace(offer, refused=f"they run at the best split that is known: {way.name}"), None
+    forecast = _forecast(then, manifest, found)
+    made = replace(pair, split=way.split, forecast=forecast and _as_here(pair, forecast))
+    return _offered(offer, made, found, gpu)
+
+
+def _whole(pair: LaunchSet, found: ProfileSet, gpu: Gpu) -> tuple[Resplit, LaunchSet | None]:
+    """The whole GPU for the job that is left."""
+    (part,), (profile,), (share,) = pair.parts, found.profiles, pair.split.shares
+    saved = _rest(profile, share, pair.split.sharing) or 0.0
+    # Two windows differ by so much, and one of each is compared.
+    error = part.window_spread or RATE_SPREADS["launch-bound"][1]
+    worth = Interval.sure(1 - saved).spread_by(2 * error**2)
+    made = replace(pair, split=Split((WHOLE,)), forecast=None)
+    return _offered(Resplit(split=str(made.split), worth=worth), made, found, gpu)
+
+
+def _offered(
+    offer: Resplit, made: LaunchSet, found: ProfileSet, gpu: Gpu
+) -> tuple[Resplit, LaunchSet | None]:
+    """What may be started, with the units and rates alone of its shares; only what does more."""
+    if offer.worth is None or offer.worth.low <= 1:
+        return replace(offer, refused=f"{offer.split} is not known to do more: {offer.text}"), None
+    parts = tuple(
+        replace(
+            part,
+            units=units_for_share(share, gpu.units_total, gpu.vendor) if gpu.units_total else None,
+            share_rate=(alone := _with_profile(part, profile, share)).share_rate
+            and part.solo_rate
+            and alone.share_rate * part.solo_rate / profile.whole_gpu_rate,
+        )
+        for part, profile, share in zip(made.parts, found.profiles, made.split.shares, strict=True)
+    )
+    return offer, replace(made, parts=parts, alone_s=None)
 
 
 def _apart(d: Decision, *, joins: bool) -> NoSplitError:

@@ -9,15 +9,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 
-from advisor.core.gpu import Gpu
 from advisor.core.records import Record
 from advisor.errors import AdvisorError, BusyError
 from advisor.launch.folder import LaunchFolder
-from advisor.launch.spec import Forecast, LaunchSet, LaunchSpec
+from advisor.launch.spec import LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
@@ -74,7 +74,8 @@ def _open_context(
                 gpu, "uncapped" if sharing == "time-sliced" else None, settings
             ),
             remember=lambda seen: _remember(seen, settings),
-            renew=lambda pair, demands: _renewed(pair, demands, gpu, settings),
+            renew=lambda pair, demands: _forecasting().renewed(pair, demands, gpu, settings),
+            better=lambda pair, seen: _forecasting().better(pair, seen, gpu, settings),
         )
 
 
@@ -83,12 +84,10 @@ def _remember(seen: Record, settings: Settings) -> None:
         store.add([seen])
 
 
-def _renewed(
-    pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
-) -> tuple[Forecast, tuple[str, ...]]:
-    from advisor_advice.forecasting import renewed  # a launch needs no model before
+def _forecasting() -> ModuleType:
+    from advisor_advice import forecasting  # a launch needs no model before
 
-    return renewed(pair, demands, gpu, settings)
+    return forecasting
 
 
 @contextmanager

@@ -1154,7 +1154,6 @@ class HostWatch:
                 job = self._jobs[pid]
                 told = find_told(family(pid), job.command, ProgressSettings())
                 if alone is None or told:
-                    job = replace(job, progress=told.progress if told else job.progress)
                     alone = card.alone = SeenAlone(pid, job, told, self._keep)
             count = read_count(alone.told)[0] if alone.told else None
             free = [

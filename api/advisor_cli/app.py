@@ -32,7 +32,7 @@ _COMMANDS = {
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
-    "launches": "List, show, stop and clean up the launches of this host.",
+    "launches": "List, show, stop, split again and clean up the launches of this host.",
     "top": "Show GPUs, who runs on them, and what was saved; j and k move, q ends it.",
     "check": "At which numbers of SMs do the libraries of this host compute right results?",
     "power": "How a card's power is read, what operations and data draw, and where power goes.",

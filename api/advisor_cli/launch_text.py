@@ -182,6 +182,8 @@ def line(status: LaunchStatus) -> str:
     power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
     saved = status.energy_saved
     work = f", {less_or_more(saved)} energy" if saved is not None else ""
+    if status.speed_drift:
+        work += f", speed {status.speed_drift.text} of promised"
     cause = f" | {status.code}: {status.cause}" if status.code else ""
     return f"{_head(status)} | {jobs}{power}{work}{cause}"
 
@@ -263,6 +265,15 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
     for job in status.jobs:
         if text := unread_text(job.unread, job.unread_since, job.stalled_since):
             yield f"{job.job}: {text}"
+        if job.paused:
+            yield f"{job.job}: paused, stopped by a signal"
+    if text := _drift_text(status):
+        yield f"drift {text}"
+    if (offer := status.resplit) and not offer.refused:
+        yield (
+            f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
+            f"{status.launch_id}"
+        )
     if status.whole_energy_j is not None and status.over:
         starts_j = status.starts_energy_j or 0.0
         yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
@@ -279,6 +290,18 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
     if status.code:
         yield f"{status.code}: {status.cause}"
     yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _drift_text(status: LaunchStatus) -> str:
+    """Speeds of late and work per joule so far, of what is promised; empty: neither is known."""
+    told = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
+    told += [f"all {status.speed_drift.text}"] if status.speed_drift and len(told) > 1 else []
+    parts = [f"speed of {', '.join(told)}"] if told else []
+    parts += [f"work per joule {status.work_drift.text}"] if status.work_drift else []
+    since = f"since {(status.promised_at or '')[11:19]}"
+    if status.promise_renewed:
+        since += f", when the promise was renewed ({status.promise_renewed})"
+    return f"{since}: {'; '.join(parts)}" if parts else ""
 
 
 def _job(job: JobStatus) -> str:
@@ -347,6 +370,7 @@ def end_screens(
         jobs = _in_order(last, status, len(began))
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
         ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
+    ending += [("Drift", text)] if (text := _drift_text(status)) else []
     lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
     yield Said(headline=_headline(status.state, last, jobs), lines=lines)
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Annotated
 import typer
 
 from advisor.core.wording import count_of
+from advisor.errors import NoSplitError
+from advisor.files import replace_file
 from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
 from advisor.launch.guard import LAUNCH_MARK, Stopping
 from advisor.launch.overview import LaunchList
-from advisor.launch.spec import JobStatus, LaunchStatus
+from advisor.launch.spec import JobStatus, LaunchStatus, Resplit, split_of
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
@@ -42,9 +45,11 @@ from advisor_cli.launch_text import (
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
 
-app = typer.Typer(help="List, show, stop and clean up the launches of this host.")
+app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
 
 LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+
+_LOOK_S = 0.2
 
 _COLUMNS: Columns[LaunchStatus] = (
     ("launch", lambda status: status.launch_id),
@@ -61,7 +66,7 @@ _COLUMNS: Columns[LaunchStatus] = (
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, as_json: AsJson = False) -> None:
-    """List, show, stop and clean up the launches of this host."""
+    """List, show, stop, split again and clean up the launches of this host."""
     if context.invoked_subcommand is not None:
         return
     found = [folder.read_status() for folder in list_folders(_root())]
@@ -103,6 +108,35 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     close_unclaimed(folder)
     status = await_end(folder)
     say(as_json_text(final_json(folder, status)) if as_json else line(status))
+    raise typer.Exit(exit_code(status))
+
+
+@app.command("resplit")
+def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
+    """Start the jobs of a launch again at the split that `show` offers; they must be restartable.
+
+    Example: advisor launches resplit 20261125-030728-cb7096
+    """
+    folder = find_folder(_root(), launch_id)
+    status = folder.read_status()
+    offer = status.resplit or Resplit(
+        refused=f"it is {status.standing}; a set that runs is looked at after half a minute"
+    )
+    if offer.refused or status.silent_s is not None:
+        raise NoSplitError(
+            f"no job of {launch_id} is started again",
+            why=offer.refused or status.standing,
+            fix=f"see advisor launches show {launch_id}",
+        )
+    replace_file(folder.resplit, offer.split.encode())
+    # In this order: the next set begins before its request is answered.
+    while (folder.resplit.exists(), (status := folder.read_status()).state) != (False, "running"):
+        if status.over:
+            break
+        time.sleep(_LOOK_S)
+    if not status.over and offer.split != str(split_of(status.jobs, status.sharing)):
+        raise NoSplitError("they go on as they were", why="it is not offered any more")
+    say(as_json_text(status) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 

@@ -270,6 +270,8 @@ class _Drawn:
             parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
         if launch.ledger:
             parts.append(f"{_gain(launch)} saved")
+        if launch.speed_drift:
+            parts.append(f"drift {launch.speed_drift.ratio - 1:+.0%}")
         return self._letters.between.join(parts)
 
     def _seats(self, launch: LaunchStatus) -> Iterator[tuple[str | Text, ...]]:

@@ -5,8 +5,8 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -340,7 +340,14 @@ class SeenAlone:
     """What is seen of a process while it and those that it starts have one GPU to themselves."""
 
     def __init__(self, pid: int, job: Job, told: ToldProgress | None, keep: Keep) -> None:
-        self.pid, self.job, self.told, self._keep = pid, job, told, keep
+        self.pid, self.job, self._keep = pid, job, keep
+        self.count_by(told)
+
+    def count_by(self, told: ToldProgress | None) -> None:
+        """Begin again, with a count."""
+        self.told = told
+        if told:
+            self.job = replace(self.job, progress=told.progress)
         self._forget()
 
     def _forget(self) -> None:
@@ -382,7 +389,7 @@ class SeenAlone:
         self._due_s = 2 * self.alone_s
         means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
         point = seen_point(
-            replace(self.job, progress=self.told.progress) if self.told else self.job,
+            self.job,
             look.gpu,
             rate=rate,
             rate_unit=self.told.progress.unit if self.told else UNCOUNTED_UNIT,
@@ -399,25 +406,33 @@ class SeenAlone:
 
 def watch(
     alone: SeenAlone,
+    find: Callable[[], ToldProgress | None],
     every_s: float,
     lasts_s: float,
     clock: Clock = _CLOCK,
 ) -> Iterator[WatchedNow]:
     """A look each so many seconds, until the process has ended or the time is over.
 
+    A process that has just begun has told nothing yet: `find` is asked with each look until then.
+
     Raises:
         SourceError: a GPU does not answer any more.
     """
     # A rate is over the last 30 s, or over what there was of them.
-    meter, pid, told = RateMeter(30.0), alone.pid, alone.told
-    with closing(HostGpus(pid)) as gpus, closing(told) if told else nullcontext():
+    meter, pid = RateMeter(30.0), alone.pid
+    with closing(HostGpus(pid)) as gpus, ExitStack() as stack:
+        if alone.told:
+            stack.callback(alone.told.close)
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s
         while next_s <= begun_s + lasts_s + _LOOK_S:
+            if alone.told is None and (told := find()):
+                stack.callback(told.close)
+                alone.count_by(told)
             count, fault = None, None
             while clock.now_s() < next_s:
-                if told is not None:
-                    count, fault = read_count(told)
+                if alone.told is not None:
+                    count, fault = read_count(alone.told)
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
@@ -434,7 +449,7 @@ def watch(
                 watched_s=round(clock.now_s() - begun_s, 3),
                 alone_s=round(alone.alone_s, 3),
                 count=count,
-                unit=told and told.progress.unit,
+                unit=alone.told and alone.told.progress.unit,
                 rate=meter.rate() if fault is None else None,
                 fault=fault,
                 gpus=tuple(_seen(gpu, own) for gpu in seen),
@@ -458,10 +473,23 @@ class HostGpus:
     """
 
     def __init__(self, pid: int | None = None) -> None:
-        self._sources = list[NvmlSource]()
-        for gpu in list_gpus() if pid is None else _gpus(pid):
-            self._sources.append(NvmlSource(gpu.uuid))
-            self._sources[-1].start_window()
+        self._pid = pid
+        self._sources = dict[str, NvmlSource]()
+        self._open(list_gpus() if pid is None else _gpus(pid))
+
+    def _open(self, gpus: Iterable[Gpu]) -> None:
+        for uuid in {gpu.uuid for gpu in gpus} - self._sources.keys():
+            self._sources[uuid] = NvmlSource(uuid)
+            self._sources[uuid].start_window()
+
+    def _open_now(self) -> list[NvmlSource]:
+        """Those to look at; one where the process has just begun counts from the next look on."""
+        if self._pid is None:
+            return [*self._sources.values()]
+        computing = _gpus(self._pid)
+        known = [self._sources[gpu.uuid] for gpu in computing if gpu.uuid in self._sources]
+        self._open(computing)
+        return known
 
     def look(self, own: Collection[int] = ()) -> Iterator[GpuLook]:
         """Each GPU now, with the memory of the processes `own`.
@@ -469,7 +497,7 @@ class HostGpus:
         Raises:
             SourceError: a GPU does not answer any more.
         """
-        for source in self._sources:
+        for source in self._open_now():
             read = source.read([channel.name for channel in source.channels])
             means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
             means.pop("", None)
@@ -494,7 +522,7 @@ class HostGpus:
 
     def close(self) -> None:
         """Close NVML."""
-        for source in self._sources:
+        for source in self._sources.values():
             source.close()
 
 

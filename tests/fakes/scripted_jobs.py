@@ -64,6 +64,7 @@ class Script:
         ready_s: When it stands at its gate.
         start: What an attempt to start it raises.
         holds: It comes to rest at its gate.
+        saves_s: It ends by itself so long after it is asked to; None: it cannot be asked.
     """
 
     units: int = 66
@@ -84,6 +85,7 @@ class Script:
     ready_s: float = 0.0
     start: AdvisorError | None = None
     holds: bool = True
+    saves_s: float | None = None
 
 
 class ScriptedJob:
@@ -105,6 +107,7 @@ class ScriptedJob:
         self.keeps_files, self.is_closed = False, False
         self.uncounted: AdvisorError | None = None
         self.moves = list[float]()
+        self._asked_s = 0.0
 
     @property
     def _now_s(self) -> float:
@@ -210,6 +213,14 @@ class ScriptedJob:
 
     def leave(self) -> None:
         pass
+
+    def ask_to_end(self) -> bool:
+        self._asked_s = self._now_s
+        return self.script.saves_s is not None
+
+    @property
+    def over(self) -> bool:
+        return self._now_s >= self._asked_s + (self.script.saves_s or 0.0)
 
     def stop(self) -> None:
         self.stops, self.is_open = self.stops + 1, False

@@ -477,6 +477,39 @@ def test_gated_job_is_asked_to_leave(run: Launch) -> None:
     assert backend.released == []
 
 
+SAVES = """
+import itertools, signal, sys, time
+signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("saved"))
+for n in itertools.count():
+    print(f"step {n}/9", flush=True)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "progress", "is_asked"),
+    [
+        ((sys.executable, "-c", GATED), ProgressSettings(gate=True), True),
+        (("sh", "-c", f"{sys.executable} -c '{SAVES}'; exit 3"), OUTPUT, True),
+        ((sys.executable, "-c", PRINTS), OUTPUT, False),
+        (("sleep", "0.02"), ProgressSettings(kind="runs"), False),
+    ],
+)
+def test_who_may_write_a_checkpoint_is_asked_to_end(
+    run: Launch,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    progress: ProgressSettings,
+    is_asked: bool,
+) -> None:
+    """By no signal where one ends the work that is under way; a shell goes on to its own end."""
+    with run(*command, progress=progress) as job:
+        ready(job)
+        assert job.ask_to_end() == is_asked
+        assert wait_until(lambda: job.over, 10 if is_asked else 0.2) == is_asked
+        assert (job.exit_code == 3) == ("saved" in (tmp_path / "output.log").read_text())
+
+
 @pytest.mark.usefixtures("impatient")
 def test_job_that_does_not_look_at_its_gate_is_told(run: Launch) -> None:
     """A held job that still runs would disturb the next window."""

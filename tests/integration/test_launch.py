@@ -13,6 +13,7 @@ from launched import (
     await_status,
     detached,
     launch,
+    stop,
     wait_for_line,
 )
 from reading import answer_of, some
@@ -126,6 +127,32 @@ def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     assert (last["code"], last["try_s"], last["pair_number"]) == ("supervisor-gone", 10.0, 1)
     await_nobody(h200)
     assert "failed, way 2 of 2 on trial" in h200.advisor("launches", "show", name).stdout
+    assert len(h200.answer("launches", "show", name)["observations"]) == 2
+
+
+def test_jobs_start_again_at_the_split_that_is_offered_when_somebody_asks(h200: FakeHost) -> None:
+    """The fake jobs are too slow for what they do to be believed, so the model speaks alone."""
+    for name in TRIED[:2]:
+        h200.write_job(name, restartable=True)
+    name = detached(h200, *TRIED[:2], "--split", "50/50", "--allow-unsafe")
+    early = h200.advisor("launches", "resplit", name)
+    assert early.returncode == 10
+    assert "a set that runs is looked at after half a minute" in early.stderr
+    before = await_status(h200, name, lambda status: status["resplit"] is not None)
+    assert (before["pair_number"], before["resplit"]["refused"]) == (0, None)
+    shown = h200.advisor("launches", "show", name).stdout
+    assert f"another split, {before['resplit']['split']}, would do " in shown
+    assert f"advisor launches resplit {name}" in " ".join(shown.split())
+    again = h200.answer("launches", "resplit", name)
+    assert (again["state"], again["pair_number"], again["pairs"]) == ("running", 1, 2)
+    assert [(job["outcome"], job["share_percent"]) for job in again["jobs"]] == [
+        ("running", 100), ("running", 100),
+    ]  # fmt: skip
+    for then, now in zip(before["jobs"], again["jobs"], strict=True):
+        assert 0 < then["steps"] <= now["steps"]
+    assert h200.advisor("launches", "resplit", name).returncode == 10
+    assert stop(h200, name)["state"] == "stopped"
+    await_nobody(h200)
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 

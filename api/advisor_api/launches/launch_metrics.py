@@ -209,6 +209,13 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
     ),
     ("predicted_relative_speed", "The same, as forecast", _predicted_speed),
     (
+        "speed_drift",
+        "Mean rate of a job over the last five minutes, over what is promised",
+        lambda _, job: job.drift and job.drift.ratio,
+    ),
+    ("speed_drift_low", "Least that is promised", lambda _, job: job.drift and job.drift.low),
+    ("speed_drift_high", "Most that is promised", lambda _, job: job.drift and job.drift.high),
+    (
         "observed_latency_p99_seconds",
         "99th percentile of the time to answer a request, s",
         lambda _, job: _seconds(job.latency_p99_ms),
@@ -237,6 +244,16 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
         "predicted_work_per_joule",
         f"{_WORTH}, as forecast",
         lambda one: one.forecast and one.forecast.work_per_joule.value,
+    ),
+    (
+        "launch_speed_drift",
+        "Mean of the drifts of the jobs of the launch that runs on a GPU",
+        lambda one: one.speed_drift and one.speed_drift.ratio,
+    ),
+    (
+        "launch_work_per_joule_drift",
+        "Work per joule of the launch so far, over what is promised",
+        lambda one: one.work_drift and one.work_drift.ratio,
     ),
     ("observed_power_watts", "Power of a GPU on which a launch runs, W", lambda one: one.power_w),
     (

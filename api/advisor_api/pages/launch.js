@@ -6,6 +6,7 @@ import { content, explain, run, setTitle } from "./frame.js";
 import { history } from "./launch_history.js";
 import { beside, jobTable, standing } from "./launch_tables.js";
 import { countedNames, over, splitName, stateText } from "./launch_words.js";
+import { number, range } from "./numbers.js";
 import { poll } from "./poll.js";
 import { get, part, remove } from "./service.js";
 
@@ -49,6 +50,7 @@ function parts(launch, open) {
     launch.cause ? notice("failed", `${launch.cause} (${launch.code})`) : null,
     launch.silent_s === null ? null : notice("failed", `Its supervisor has not been heard of for ${launch.silent_s} s: all that stands here is as of then, and no limit is proven.`),
     launch.warnings.length ? notes(launch.warnings, open) : null,
+    launch.resplit && launch.resplit.refused === null ? notice("", `Another split, ${launch.resplit.split}, would do ${number(launch.resplit.worth.value)} times the work per joule (${range(launch.resplit.worth)}): advisor launches resplit ${launch.launch_id}`) : null,
     standing(launch),
   ].filter((element) => element !== null);
 }

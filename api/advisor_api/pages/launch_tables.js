@@ -14,6 +14,8 @@ export function standing(launch) {
     ["Started", launch.started_at && moment(launch.started_at)],
     ["Ended", launch.ended_at && moment(launch.ended_at)],
     ["Together for", duration(launch.overlap_s)],
+    ["Of promised speed", drift(launch.speed_drift), "all jobs, mean of five minutes (promised)"],
+    ["Of promised work per joule", drift(launch.work_drift), launch.promised_at && `since ${moment(launch.promised_at)}${launch.promise_renewed ? `, when it was renewed: ${launch.promise_renewed}` : ""} (promised)`],
     [ended ? "Power" : "Power now", known(powerOf(launch), (w) => withUnit(w, "W")), ended ? "mean while all ran" : null],
     [
       ended ? "Energy" : "Energy so far",
@@ -46,6 +48,10 @@ export function standing(launch) {
   ]);
 }
 
+function drift(of) {
+  return known(of, () => `${percent(of.ratio)} (${range(of, 100)})`);
+}
+
 function known(value, text) {
   return value === null || value === undefined ? null : text(value);
 }
@@ -75,6 +81,7 @@ export function jobTable({ jobs }) {
     { name: "Units granted", number: true, cell: (j) => j.units_granted ?? "" },
     { name: "Limit proven", cell: (j) => limitText(j) },
     { name: "Speed", number: true, cell: (j) => speedText(j) },
+    { name: "Of promised speed", number: true, cell: (j) => drift(j.drift) ?? (j.paused ? "paused" : ""), seldom: true },
     { name: "p99 (promised)", number: true, cell: p99, seldom: true },
     { name: "Arriving", number: true, cell: (j) => known(j.demand, (rate) => `${number(rate)}/s`) ?? "", seldom: true },
     { name: "Progress", number: true, cell: (j) => `${number(j.steps)} ${j.rate_unit}` },

@@ -98,7 +98,11 @@ def watch(
         _watch_host(every, every if once else seconds, once=once, as_json=as_json)
         return
     command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
-    told = find_told(family(pid), command, asked)
+
+    def find() -> ToldProgress | None:
+        return find_told(family(pid), command, asked)
+
+    told = find()
     progress = told.progress if told else ProgressSettings()
     job = seen_job(command, workdir_of(pid), progress, read_settings().jobs_dir)
     if save is not None:
@@ -113,7 +117,7 @@ def watch(
             raise InputError(f"{file} is there already", fix="choose another name")
         save_job(job, file)
         say(f"kept as {file}", err=True)
-    looks = watching(SeenAlone(pid, job, told, _keep), every, every if once else seconds)
+    looks = watching(SeenAlone(pid, job, told, _keep), find, every, every if once else seconds)
     if as_json:
         say_lines(as_json_text(asdict(seen)) for seen in looks)
         return

@@ -4,6 +4,7 @@ import http.server
 import os
 import threading
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import SEEN, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
 from advisor_profiling import attached
@@ -29,6 +31,30 @@ def alone(told: ToldProgress | None, kept: list[SoloPoint] | None = None) -> See
             kept.append(point)
 
     return SeenAlone(os.getpid(), Job(name="train", command=("train",)), told, keep)
+
+
+class FakeSource:
+    """Reads 300 W of a GPU."""
+
+    channels = ()
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self.is_open = gpu, True
+
+    def start_window(self) -> None:
+        """Counters begin."""
+
+    def read(self, _names: list[str]) -> dict[str, float | None]:
+        """What NVML reads."""
+        return dict.fromkeys(COUNTERS, 40.0) | {POWER_GPU: 300.0, MEMORY_USED: 1000.0}
+
+    def processes_memory_mib(self, _pids: object) -> float:
+        """Of the processes."""
+        return 500.0
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.is_open = False
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -105,9 +131,40 @@ def test_a_look_without_a_count_has_its_reason(monkeypatch: pytest.MonkeyPatch) 
         return count
 
     monkeypatch.setattr(attached, "_gpus", lambda _pid: [clock.sleep(0.3)][:0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    assert len([*watch(alone(None), 0.05, 0.05, clock)]) == 1
-    *_, look = watch(alone(ToldProgress(ProgressSettings(), read)), 2, 4, clock)
+    assert len([*watch(alone(None), lambda: None, 0.05, 0.05, clock)]) == 1
+    *_, look = watch(alone(ToldProgress(ProgressSettings(), read)), lambda: None, 2, 4, clock)
     assert (look.count, look.rate, look.fault) == (None, None, "the page is gone.")
+
+
+def test_a_process_that_has_just_begun_is_seen_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports its libraries first: no GPU, nothing told; a source opened since reads from then.
+
+    While it begins the driver names it on all GPUs of the host, and then on its own.
+    """
+    clock, kept, opened = VirtualClock(), list[SoloPoint](), list[FakeSource]()
+    other = replace(CARD, uuid="GPU-2")
+
+    def gpus(_pid: int) -> list[Gpu]:
+        return [] if clock.now_s() < 9 else [CARD, other] if clock.now_s() < 11 else [other]
+
+    def source(uuid: str) -> FakeSource:
+        opened.append(FakeSource(replace(CARD, uuid=uuid)))
+        return opened[-1]
+
+    told = ToldProgress(ProgressSettings(kind="output", pattern="step"), lambda: clock.now_s())
+    monkeypatch.setattr(attached, "_gpus", gpus)
+    monkeypatch.setattr(attached, "NvmlSource", source)
+    monkeypatch.setattr(attached, "compute_pids", lambda _uuid: [*US])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(attached, "held_mib", lambda _uuid: 900.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    looks = [*watch(alone(None, kept), lambda: told if clock.now_s() >= 13 else None, 2, 80, clock)]
+    assert [len(look.gpus) for look in looks[:8]] == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert (kept[-1].gpu_uuid, kept[-1].rate, kept[-1].rate_unit) == (
+        "GPU-2",
+        pytest.approx(1),
+        "steps",
+    )
+    assert looks[-1].alone_s == pytest.approx(62, abs=4)
+    assert {source.gpu.uuid for source in opened if not source.is_open} == {"GPU-1", "GPU-2"}
 
 
 def test_output_that_starts_again_is_counted_on(

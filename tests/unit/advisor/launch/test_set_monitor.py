@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -23,9 +23,9 @@ from advisor.errors import (
     LimitNotProvenError,
     PartitionError,
 )
-from advisor.launch import set_monitor
+from advisor.launch import job_monitor, set_monitor
 from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
-from advisor.launch.observe import observe, pace_news, unsaid
+from advisor.launch.observe import observe, pace_news, shown, unsaid
 from advisor.launch.spec import Forecast, JobForecast, LaunchSet
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime import running_job
@@ -735,7 +735,7 @@ def test_another_demand_renews_once_what_is_expected(
     watch.go_on(300)
     assert asked == [(2, [pytest.approx(20), None])]
     if broken == "fails":
-        assert watch.monitor.alarms()[-1] == "no forecast at another demand: no model"
+        assert watch.monitor.alarms()[-1] == "no forecast since another demand arrives: no model"
         return
     server = watch.monitor.jobs[0].status()
     assert (server.demand, server.relative_speed) == (pytest.approx(20), pytest.approx(1))
@@ -745,6 +745,76 @@ def test_another_demand_renews_once_what_is_expected(
     assert (len(told), "serve breaks its promise" in told[-1]) == (1 + bool(broken), bool(broken))
     seen = observe(watch.monitor, GPU, launch_id="l", started_at="", state="stopped")[0]
     assert "other-demand" in seen.flags
+
+
+def promised(rate: float, work_per_joule: float = 0.0025, jobs: int = 2) -> Forecast:
+    """Of jobs that each make 100 steps per second alone."""
+    each = JobForecast(rate=Interval(rate, 0.9 * rate, 1.1 * rate), solo_rate=100.0)
+    worth = Interval(work_per_joule, 0.8 * work_per_joule, 1.2 * work_per_joule)
+    return replace(LESS, jobs=(each,) * jobs, work_per_joule=worth)
+
+
+def drifts(watch: Watch) -> tuple[Any, ...]:
+    now = shown(watch.monitor)
+    jobs = [job.drift and round(job.drift.ratio, 2) for job in now["jobs"]]
+    both = [one and round(one.ratio, 2) for one in (now["speed_drift"], now["work_drift"])]
+    return *jobs, *both, now["promise_renewed"]
+
+
+def test_the_last_minutes_and_all_work_are_held_against_what_was_promised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One job runs at its promise, the other for 600 s; then at 40 of the 50 steps per second."""
+    slower = Script(steps=lambda s: 50 * min(s, 600) + 40 * max(0.0, s - 600))
+    watch = Watch(monkeypatch, None, slower, forecast=promised(50.0))
+    watch.go_on(6)
+    assert drifts(watch) == (None, None, None, None, None)
+    watch.go_on(594)
+    assert drifts(watch) == (1, 1, 1, 1, None)
+    watch.go_on(400)
+    assert drifts(watch) == (1, 0.8, 0.9, 0.96, None)
+    all_ = shown(watch.monitor)["speed_drift"]
+    assert astuple(all_) == pytest.approx((0.9, 0.9, 1.1), rel=0.01)
+    watch.monitor.stop()
+    # It stays, as what the launch came to.
+    assert drifts(watch)[:4] == (1, 0.8, 0.9, 0.96)
+
+
+def test_nothing_is_held_against_a_promise_while_a_job_is_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are slow before; the other one has the GPU for itself meanwhile."""
+    stopped = Script(steps=lambda s: 25 * min(s, 100) + 50 * max(0.0, s - 200))
+    beside = Script(steps=lambda s: 25 * min(s, 100) + 90 * min(100, max(0.0, s - 100))
+                    + 50 * max(0.0, s - 200))  # fmt: skip
+    watch = Watch(monkeypatch, stopped, beside, forecast=promised(50.0))
+    watch.go_on(100)
+    assert drifts(watch) == (0.5, 0.5, 0.5, 0.5, None)
+    monkeypatch.setattr(job_monitor, "is_stopped", frozenset({pid_of("a")}).__contains__)
+    watch.go_on(99)
+    assert drifts(watch) == (None, None, None, None, "a job was paused")
+    assert [job.paused for job in shown(watch.monitor)["jobs"]] == [True, False]
+    monkeypatch.setattr(job_monitor, "is_stopped", frozenset[int]().__contains__)
+    watch.go_on(30)
+    assert drifts(watch) == (1, 1, 1, 1, "a job was paused")
+
+
+def test_who_is_left_has_a_promise_once_it_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Any]()
+
+    def renew(pair: LaunchSet, demands: Sequence[float | None]) -> tuple[Forecast, tuple[str, ...]]:
+        asked.append((pair.split.shares, list(demands)))
+        return promised(50.0), ()
+
+    watch = Watch(
+        monkeypatch, Script(ends_s=100), None, Script(), renew=renew,
+        split=Split((50.0, 30.0, 20.0)), forecast=promised(25.0, 0.00375, jobs=3),
+    )  # fmt: skip
+    watch.go_on(90)
+    assert drifts(watch) == (2, 2, 2, 2, 1, None)
+    watch.go_on(20)
+    assert (asked, drifts(watch)) == ([((30, 20), [None, None])], (None, 1, 1, 1, 1, "a left"))
+    assert watch.monitor.jobs[1].expected == promised(25.0).jobs[0].rate
 
 
 @pytest.mark.parametrize("tells", [True, False])

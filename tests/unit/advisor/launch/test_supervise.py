@@ -17,6 +17,7 @@ from scripted_jobs import GPU, Clock, Meter, Script, ScriptedBackend, ScriptedJo
 from advisor.core.gpu import EQUAL, Gpu, MemoryFit, Split, without_limits
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import Interval
+from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import (
     BusyError,
@@ -38,9 +39,10 @@ from advisor.launch.spec import (
     LaunchSet,
     LaunchSpec,
     LaunchStatus,
+    Resplit,
     as_alone,
 )
-from advisor.launch.supervise import LaunchContext, run_launch
+from advisor.launch.supervise import Better, LaunchContext, run_launch
 from advisor.runtime import processes, running_job
 from advisor.runtime.processes import at_once
 
@@ -72,11 +74,13 @@ class Launch:
         patch.setattr(supervise, "ProcessGuard", Mock(return_value=self.guard))
         patch.setattr(supervise, "SetMonitor", partial(SetMonitor, run=at_once))
         patch.setattr(supervise, "Newcomers", partial(Newcomers, run=at_once))
+        patch.setattr(supervise, "in_thread", at_once)
         self.stop_s, self.events = float("inf"), dict[float, Callable[[], object]]()
         self.gpu, self.backend = GPU, dict[str, Any]()
         self.open_error, self.looks = cast("Exception | None", None), 0
         self.renew: Renew | None = None
         self.folder = LaunchFolder(root / "launches" / "l")
+        self.better = cast("Better | None", None)
         self.written, self.draw = list[LaunchStatus](), Mock()
         write = LaunchFolder.write_status
 
@@ -109,6 +113,7 @@ class Launch:
             open_backend=self._open_backend,
             remember=self.remembered.append,
             renew=self.renew,
+            better=self.better,
         )
 
     def _open_backend(self, sharing: str) -> Any:
@@ -584,3 +589,119 @@ def test_jobs_that_no_way_suits_are_not_kept_together(
     assert last.cause
     assert f"no way that was tried {why}. tried for 10 s each: 40/60 2.75" in last.cause
     assert last.cause.endswith("advisor launch a; advisor launch b.")
+
+
+restartable = partial(together, restartable=True)
+
+
+OFFER = Resplit(split="40/60", worth=Interval(1.2, 1.1, 1.3))
+
+
+def offers(launch: Launch, offer: Resplit = OFFER, fails: str = "") -> list[Any]:
+    """Lets another split be offered to whoever runs; what was asked about."""
+    asked = list[Any]()
+
+    def better(pair: LaunchSet, seen: Sequence[Observation]) -> tuple[Resplit, LaunchSet | None]:
+        names = "+".join(job.name for job in pair.jobs)
+        asked.append((round(launch.clock.now_s - 1000), names, [len(one.parts) for one in seen]))
+        if fails:
+            raise RuntimeError(fails)
+        split = Split((40.0, 60.0)) if len(pair.jobs) > 1 else Split((100.0,))
+        return replace(offer, split=str(split)), None if offer.refused else replace(
+            pair, split=split
+        )
+
+    launch.better = better
+    return asked
+
+
+def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
+    launch: Launch,
+) -> None:
+    """In the same launch: its record, its time and what the jobs had done go on."""
+    launch.scripts |= {"a": Script(saves_s=20.0), "b": Script()}
+    asked = offers(launch)
+    seen = list[LaunchStatus]()
+    launch.events[90] = lambda: seen.append(launch.written[-1])
+    launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
+    # One counts from where it was, the other from its start.
+    launch.events[110] = lambda: launch.scripts.update(b=Script(steps=lambda s: 30 * (s - 120)))
+    last = launch.run(restartable("a", "b"), duration_s=300.0)
+    assert seen[0].resplit == replace(OFFER, split="40/60")
+    assert asked == [(30, "a+b", [2]), (150, "a+b", [2])]
+    assert (last.state, last.pair_number, last.code) == ("stopped", 1, None)
+    assert [job.share_percent for job in last.jobs] == [40, 60]
+    first, second = launch.remembered
+    assert [part.share_percent for part in second.parts] == [40, 60]
+    # It stopped after 20 s that one took for its checkpoint; the rest of 300 s is of the second.
+    assert [round(one.overlap_s) for one in (first, second)] == [120, 180]
+    ended_s = launch.clock.now_s - 1000
+    assert [job.steps for job in last.jobs] == pytest.approx(
+        [50 * ended_s, 50 * 120 + 30 * (ended_s - 120)], rel=0.01
+    )
+    assert last.ledger
+    assert last.ledger.held_s == pytest.approx(300, abs=1)
+    assert last.ledger.alone_s == pytest.approx(
+        0.01 * (50 * ended_s + 50 * 120 + 30 * 180), rel=0.02
+    )
+    assert "started again at 40/60, as was asked for" in last.warnings
+    assert not launch.folder.resplit.exists()
+    assert [len(job.moves) for job in launch.jobs] == [1, 1, 1, 1]
+
+
+def test_who_takes_too_long_for_a_checkpoint_is_ended(launch: Launch) -> None:
+    launch.scripts |= {"a": Script(saves_s=1e6), "b": Script()}
+    offers(launch)
+    launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
+    last = launch.run(restartable("a", "b"), duration_s=300.0)
+    assert (last.state, last.pair_number) == ("stopped", 1)
+    assert last.warnings[0].startswith("a did not end within 60 s and was ended: what it did since")
+
+
+def test_who_is_left_starts_again_on_the_whole_gpu(launch: Launch) -> None:
+    launch.scripts |= {"a": ends(50), "b": Script()}
+    asked = offers(launch)
+    launch.events[100] = lambda: launch.folder.resplit.write_text("100")
+    last = launch.run(restartable("a", "b"), duration_s=200.0)
+    assert asked[:2] == [(30, "a+b", [2]), (80, "b", [2])]
+    assert (last.state, [(job.job, job.share_percent) for job in last.jobs]) == (
+        "stopped", [("b", 100)]
+    )  # fmt: skip
+    assert launch.clock.now_s - 1000 == pytest.approx(200, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("pair", "offer", "fails", "why"),
+    [
+        ({}, OFFER, "", None),
+        ({}, Resplit(refused="nothing does more"), "", "nothing does more"),
+        ({}, OFFER, "no model", "nothing is known of it: no model"),
+        ({"restartable": False}, OFFER, "", "a and b: the job file does not say restartable: true"),
+        ({"open_percent": 100.0}, OFFER, "", "`advisor run` places these jobs"),
+    ],
+)
+def test_what_is_not_offered_starts_nobody_again(
+    launch: Launch, pair: dict[str, Any], offer: Resplit, fails: str, why: str | None
+) -> None:
+    launch.scripts |= dict.fromkeys("ab", Script())
+    offers(launch, offer, fails)
+    seen = list[LaunchStatus]()
+    asks = "40/60" if why else "30/70"
+    launch.events[100] = lambda: launch.folder.resplit.write_text(asks)
+    launch.events[110] = lambda: seen.append(launch.written[-1])
+    made = together("a", "b", restartable=pair.get("restartable", True))
+    made = replace(made, open_percent=pair.get("open_percent", 0.0))
+    last = launch.run(made, duration_s=120.0)
+    assert (last.state, last.pair_number, len(launch.jobs)) == ("stopped", 0, 2)
+    assert last.warnings == (f"not started again at {asks}: it is not offered any more",)
+    assert not launch.folder.resplit.exists()
+    assert seen[0].resplit
+    assert seen[0].resplit.refused == why
+
+
+def test_an_offer_ends_nobody_and_is_looked_at_again_now_and_then(launch: Launch) -> None:
+    launch.scripts |= dict.fromkeys("ab", Script())
+    asked = offers(launch)
+    last = launch.run(restartable("a", "b"), duration_s=1300.0)
+    assert [second for second, _, _ in asked] == [30, 630, 1230]
+    assert (last.state, last.pair_number, last.resplit) == ("stopped", 0, None)

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from advisor.runtime.processes import (
     awaited,
     beat,
     beating,
+    catches,
     heard_by,
     in_thread,
     lacking,
@@ -131,3 +133,14 @@ def test_only_the_main_thread_beats() -> None:
         assert heard == []
         beat()
     assert heard == ["main"]
+
+
+def test_who_has_a_handler_for_a_signal_catches_it() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
+    try:
+        assert catches(os.getpid(), signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        assert not catches(os.getpid(), signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not catches(2**31 - 1, signal.SIGUSR1), "there is no such process"

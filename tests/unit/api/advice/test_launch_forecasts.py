@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from advised import CARD, UUID, gives, launch_set, model, points_file, settings_of, solo_points
+from advised import (
+    CARD,
+    UUID,
+    gives,
+    launch,
+    launch_set,
+    model,
+    points_file,
+    settings_of,
+    solo_points,
+)
 from made_up_profiles import profile
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Gpu, Split, without_limits
@@ -17,13 +27,14 @@ from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.predict.profiles import Serving
 from advisor.settings import Settings
 from advisor.wire.requests import JobRequest, LaunchRequest
-from advisor_advice.forecasting import recommended, renewed, with_forecast, with_kept
+from advisor_advice.forecasting import better, recommended, renewed, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_data import open_store
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
-BEST, UNCAPPED3 = Split((30.0, 70.0)), without_limits("uncapped", 3)
+BEST, NEAR = Split((30.0, 70.0)), Split((40.0, 60.0))
+UNCAPPED3 = without_limits("uncapped", 3)
 MODEL = model({BEST: (0.6, 0.9, 350.0), EQUAL: (0.5, 0.5, 300.0), UNCAPPED: (0.5, 0.6, 320.0)})
 SERVED = {"offered_rate": 100.0, "latency_p99_ms": 8.0}
 
@@ -90,6 +101,85 @@ def test_jobs_that_are_faster_here_draw_more(settings: Settings) -> None:
     assert there.energy_saved
     assert broken == ()
     assert here.energy_saved.value < there.energy_saved.value
+
+
+HERE = Gpu(uuid=UUID, model=CARD, units_total=132)
+
+
+def running(split: Split, **part: Any) -> LaunchSet:
+    """`a` and `b`, or `a` alone, which may be started again; `a` is twice as fast here."""
+    known: dict[str, Any] = {"solo_power_w": 400.0, "idle_power_w": 80.0, **part}
+    parts = tuple(
+        LaunchPart(job=replace(job, restartable=True), solo_rate=rate, **known)
+        for job, rate, _ in zip((A, B), (200.0, 100.0), split.shares, strict=False)
+    )
+    return LaunchSet(split=split, parts=parts, alone_s=6.0)
+
+
+@pytest.fixture
+def profiled(settings: Settings) -> Settings:
+    with open_store(None, settings.home) as store:
+        store.add([*solo_points("a"), *solo_points("b")])
+    return settings
+
+
+def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings) -> None:
+    """Of 400 / 300 and 600 / 350 of the work alone for its energy, each with 10 % on both sides."""
+    offer, made = better(running(EQUAL, min_speed=0.5), (), HERE, profiled)
+    assert (offer.split, offer.refused) == ("30/70", None)
+    assert offer.text == "29 % more work per joule (5 to 57)"
+    assert made and made.forecast  # noqa: PT018 both narrow the types
+    assert (made.split, made.alone_s) == (BEST, None)
+    assert [(part.units, part.share_rate, part.min_speed) for part in made.parts] == [
+        (38, 60.0, 0.5), (92, 70.0, 0.5),
+    ]  # fmt: skip
+    assert [job.rate.value for job in made.forecast.jobs] == pytest.approx([120, 90])
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        (running(BEST), "they run at the best split that is known: 30/70"),
+        (running(NEAR), "30/70 is not known to do more: 17 % more work per joule (-4 to 43)"),
+        (running(EQUAL, min_speed=0.7), "no split of them saves anything and keeps all limits"),
+    ],
+)
+def test_jobs_stay_as_they_are_for_a_reason(
+    pair: LaunchSet, said: str, profiled: Settings, use: Use
+) -> None:
+    if pair.split == NEAR:
+        use(model({BEST: (0.6, 0.9, 350.0), NEAR: (0.5, 0.6, 300.0)}))
+    offer, made = better(pair, (), HERE, profiled)
+    assert (made, (offer.refused or "")[: len(said)]) == (None, said)
+
+
+def test_what_a_launch_has_seen_of_its_jobs_may_speak_for_another_split(
+    profiled: Settings, use: Use
+) -> None:
+    """Nothing of it is in the store yet."""
+    use(model({BEST: (0.55, 0.7, 320.0), EQUAL: (0.5, 0.6, 300.0)}))
+    pair = running(EQUAL)
+    assert better(pair, (), HERE, profiled)[1] is None
+    seen = launch(gpu_uuid=UUID, rate_1=25.0, rate_2=30.0, power_w=300.0)
+    offer, made = better(pair, [seen], HERE, profiled)
+    assert (made and made.split, offer.refused) == (BEST, None)
+
+
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [
+        (Split((30.0,)), "58 % more work per joule"),
+        (Split((90.0,)), "100 is not known to do more"),
+        (Split((100.0,), "uncapped"), "100 is not known to do more"),
+    ],
+)
+def test_who_is_left_under_a_limit_is_offered_the_whole_gpu(
+    split: Split, said: str, profiled: Settings
+) -> None:
+    """At 30 % it draws 190 W for 0.3 of the rate, on the whole GPU 400 W for all of it."""
+    offer, made = better(running(split), (), HERE, profiled)
+    assert (offer.refused or offer.text).startswith(said)
+    assert (made and made.split) == (None if offer.refused else Split((100.0,)))
 
 
 def test_limits_of_those_that_run_are_those_of_a_join() -> None:

@@ -9,7 +9,7 @@ from golden import Golden
 
 from advisor.core.objectives import NO_PRICES, Interval, Prices
 from advisor.core.records import Observation, ObservedPart
-from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus
+from advisor.launch.spec import Drift, Forecast, JobForecast, JobStatus, LaunchStatus
 from advisor_cli.console import plain_console, print_screen
 from advisor_cli.launch_text import (
     end_screens,
@@ -143,6 +143,18 @@ SCENES: dict[str, tuple[LaunchStatus, tuple[Observation, ...]]] = {
         (seen({}, {}, {"job": "infer", "units": 26, "share_percent": 20, "results": "differ"}),),
     ),
     "two jobs that run": (RUNS, ()),
+    "beside a promise that was renewed": (
+        status(RUNS, {"drift": Drift(0.8, 0.78, 1.57)},
+               {"drift": Drift(0.98, 0.8, 1.6), "paused": True},
+               speed_drift=Drift(0.89, 0.79, 1.585), work_drift=Drift(0.953, 0.67, 1.33),
+               promised_at=at("12:00:05"), promise_renewed="another demand arrives"),
+        (),
+    ),
+    "beside its promise at the end": (
+        status(OVER, {"drift": Drift(0.8, 0.78, 1.57)}, speed_drift=Drift(0.8, 0.78, 1.57),
+               work_drift=Drift(0.953, 0.67, 1.33), promised_at=at("12:00:05")),
+        (SEEN,),
+    ),
     "unknown and stalled": (
         status(
             RUNS,

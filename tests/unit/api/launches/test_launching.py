@@ -34,6 +34,7 @@ from advisor.launch.folder import (
     loads,
 )
 from advisor.launch.spec import (
+    Drift,
     Forecast,
     JobForecast,
     JobStatus,
@@ -261,11 +262,12 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     """
     first = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running", rate=40.0,
                       relative_speed=0.4, predicted_rate=Interval(50, 45, 55),
-                      latency_p99_ms=30.0, max_p99_ms=50.0)  # fmt: skip
+                      latency_p99_ms=30.0, max_p99_ms=50.0, drift=Drift(0.8, 0.9, 1.1))  # fmt: skip
     jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
     status = replace(
         first_status(SPEC, "t", GPU), state="running", jobs=jobs, work_per_joule=0.002,
         power_w=410.0, predicted_power_w=Interval(400, 380, 420), energy_saved=-0.02,
+        speed_drift=Drift(0.85, 0.9, 1.1), work_drift=Drift(0.95, 0.8, 1.2),
         forecast=replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2)),
     )  # fmt: skip
     launch_metrics = LaunchMetrics()
@@ -281,6 +283,9 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     for slot, observed in (("0", 0.4), ("1", 0)):
         assert shown("observed", *speeds, job="abe", slot=slot) == [observed]
         assert shown("predicted", *speeds, job="abe", slot=slot) == [0.5]
+    for ends, of_promised in (("", 0.8), ("_low", 0.9), ("_high", 1.1)):
+        assert shown("speed", f"drift{ends}", job="abe", slot="0") == [of_promised]
+    assert shown("launch", "speed_drift", "work_per_joule_drift") == [0.85, 0.95]
     p99 = "latency_p99_seconds"
     assert shown("observed", p99, job="abe", slot="0") == [0.03]
     assert shown("promised", p99, job="abe", slot="0") == [0.05]

@@ -108,6 +108,13 @@ def test_of_a_set_its_own_windows_alone(store: Store, mode: str) -> None:
     assert (str(window.split), len(window.rates)) == (mode, 3)
 
 
+def test_a_launch_that_runs_is_in_no_store_yet() -> None:
+    ((names, (window,)),) = measured_windows(
+        PAIR, unchecked, None, bundled=(), newest=[launch(), launch(job_2="c")]
+    ).items()
+    assert (names, window.rates, window.is_launch) == (("a", "b"), (60.0, 80.0), True)
+
+
 def test_bundled_pairs_are_read_where_none_are_given() -> None:
     jobs = [profile(job, gpu_model="NVIDIA H200") for job in ("bert-serve-30", "triad")]
     found = measured_windows(jobs, unchecked, None)

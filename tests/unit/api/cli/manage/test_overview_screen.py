@@ -9,6 +9,7 @@ from rich.text import Text
 from advisor.core.objectives import Interval
 from advisor.launch.overview import CardNow, Overview
 from advisor.launch.spec import (
+    Drift,
     Forecast,
     History,
     JobForecast,
@@ -43,7 +44,7 @@ LAUNCH = LaunchStatus(
         work_per_joule=Interval(1, 1, 1),
         jobs=tuple(JobForecast(rate=Interval(80, 70, 90), solo_rate=100) for _ in JOBS),
     ),
-    host="here",
+    host="here", speed_drift=Drift(0.89, 0.79, 1.58),
 )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
     text = "\n".join(lines)
     for words in (
         "350 W of 700 W", "30 % 38 SMs", "90 % (80)", "p99 21/20 ms", "finished", "50 % (80)",
-        "power not read  free", "(1 h 0 min) · 1 Wh saved", "1 not counted", "250 Wh",
+        "power not read  free", "(1 h 0 min) · 1 Wh saved · drift -11%", "1 not counted", "250 Wh",
         "█████·····", "▁▁▁▁▁▁▁█", "train: failed",
     ):  # fmt: skip
         assert words.replace("(1 h 0 min)", "(1 h)") in text, words

@@ -1,0 +1,185 @@
+"""From what runs to advice: watch programs that were never profiled, ask, launch, compare.
+
+    python docs/measurements/own/watched.py FOLDER --watch [PROGRAM ..]  # 70 s each
+    python docs/measurements/own/watched.py FOLDER --ask       # ten sets, before any of them runs
+    python docs/measurements/own/watched.py FOLDER --launch    # as advised, 50 s a set and GPU
+    python docs/measurements/own/watched.py FOLDER --table     # what was said, and what came
+
+The programs are those of programs.py. `ADVISOR_HOME` keeps what `advisor watch` saw of them.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pynvml
+
+PROGRAMS = [
+    "lightning",
+    "bert",
+    "gcn",
+    "jax_mlp",
+    "nbody",
+    "spectrum",
+    "convnext",
+    "unet",
+    "demucs",
+    "detection",
+    "gaussian",
+    "generate",
+]
+HERE, SEED, SETS, WATCH_S, LAUNCH_S = Path(__file__).parent, 58, 10, 78, 30
+DRAWN = ((2, 28), (3, 14))
+folder = Path(sys.argv[1])
+
+
+def advisor(*words: str) -> list[Any]:
+    """The lines of a command's JSON; what it says otherwise goes to the screen."""
+    command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        return [json.loads(done.stdout)]
+    except ValueError:
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def on_each_gpu(things: Sequence[Any], do: Callable[[Any, int], None]) -> None:
+    """Each GPU takes the next thing when it has done one."""
+    pynvml.nvmlInit()
+    left: SimpleQueue[Any] = SimpleQueue()
+    for thing in things:
+        left.put(thing)
+
+    def work(gpu: int) -> None:
+        try:
+            while True:
+                do(left.get_nowait(), gpu)
+        except Empty:
+            return
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(pynvml.nvmlDeviceGetCount())]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def watch(program: str, gpu: int) -> None:
+    """Start a program, watch it until it was alone for a minute, end it."""
+    with (folder / f"{program}.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "programs.py"), program],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
+        )
+    try:
+        looks = advisor("watch", str(process.pid), "--for", str(WATCH_S))
+    finally:
+        process.kill()
+        process.wait()
+    write("watched.jsonl", {"program": program, "gpu": gpu, "look": looks[-1] if looks else None})
+
+
+def ask() -> None:
+    """Pairs and sets of three in a random order, until ten are to share."""
+    names = {row["look"]["job"]: row["program"] for row in read("watched.jsonl") if row["look"]}
+    dice = random.Random(SEED)
+    pairs, threes = (dice.sample([*combinations(sorted(names), size)], n) for size, n in DRAWN)
+    sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
+
+    def answered(jobs: tuple[str, ...]) -> Any:
+        (answer,) = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200") or [{}]
+        kept = {key: answer.get(key) for key in ("verdict", "choice", "reasons")}
+        return {"programs": [names[job] for job in jobs], "jobs": jobs} | kept
+
+    left = SETS
+    with ThreadPoolExecutor(4) as pool:
+        for row in pool.map(answered, sets):
+            if left:
+                write("asked.jsonl", row)
+                left -= bool(row["choice"])
+
+
+def launch(row: Any, gpu: int) -> None:
+    """Run a set as advised, and keep the last state."""
+    words = ("launch", *row["jobs"], "--gpu", str(gpu), "--duration", str(LAUNCH_S))
+    states = advisor(*words)
+    write("launched.jsonl", {"programs": row["programs"], "state": states[-1] if states else None})
+
+
+def write(name: str, row: Any) -> None:
+    """Add a line to a file of the folder."""
+    with (folder / name).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(name, *list(row.values())[:2], flush=True)
+
+
+def read(name: str) -> list[Any]:
+    """All lines of a file of the folder."""
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def table() -> Iterator[str]:
+    """A row for each launch: said, its range, and what came."""
+    yield "| set | split | speeds said, % | came | watts said | came | saved said, % | came |"
+    yield "|---|---|---|---|---|--:|---|--:|"
+    hits = list[bool]()
+    for row in read("launched.jsonl"):
+        state = row["state"]
+        forecast, pairs = (
+            state["forecast"],
+            [*zip(state["jobs"], state["forecast"]["jobs"], strict=True)],
+        )
+        said = [(one["rate"], one["solo_rate"], job["mean_rate"]) for job, one in pairs]
+        speeds = ", ".join(ranged(rate, 100 / solo) for rate, solo, _ in said)
+        came = ", ".join(f"{100 * rate / solo:.0f}" if rate else "-" for _, solo, rate in said)
+        figures = [(rate, rate_came) for rate, _, rate_came in said]
+        figures += [(forecast["power_w"], state["mean_power_w"])]
+        figures += [(forecast["energy_saved"], state["mean_energy_saved"])]
+        hits += [one["low"] <= value <= one["high"] for one, value in figures if one and value]
+        saved, saved_said = state["mean_energy_saved"], forecast["energy_saved"]
+        cells = (
+            " + ".join(row["programs"]),
+            state["sharing"] if state["sharing"] != "limited" else shares_of(state),
+            speeds,
+            came,
+            ranged(forecast["power_w"], 1),
+            f"{state['mean_power_w']:.0f}",
+            ranged(saved_said, 100) if saved_said else "-",
+            f"{100 * saved:.0f}" if saved else "-",
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield f"\nIn range: {sum(hits)} of {len(hits)}."
+
+
+def shares_of(state: Any) -> str:
+    """The limits."""
+    return "/".join(f"{job['share_percent']:g}" for job in state["jobs"])
+
+
+def ranged(one: Any, factor: float) -> str:
+    """A value with its range."""
+    return " ".join(f"{factor * one[key]:.0f}" for key in ("value", "low", "high"))
+
+
+if __name__ == "__main__":
+    folder.mkdir(exist_ok=True)
+    if "--watch" in sys.argv:
+        on_each_gpu([name for name in PROGRAMS if name in sys.argv] or PROGRAMS, watch)
+    if "--ask" in sys.argv:
+        ask()
+    if "--launch" in sys.argv:
+        on_each_gpu([row for row in read("asked.jsonl") if row["choice"]], launch)
+    if "--table" in sys.argv:
+        print(*table(), sep="\n")
