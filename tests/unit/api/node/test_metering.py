@@ -202,16 +202,21 @@ def test_a_server_that_empties_a_queue_is_in_no_mean_of_its_demand(
     whole = solo(100, 60, offered_rate=60.0)
     for meter, points in zip(meters, ([solo(100, 10)], [whole]), strict=True):
         meter.reference, meter.proof = reference_of(points), TenantProof(True, 66)
-    gpu, steps = Gpu(uuid="GPU-1", model="H", units_total=132), 1
-    for now_s in range(-10, 151):
-        answers = 0 if 0 < now_s <= idle_s else 100 if 0 < now_s <= idle_s + backlog_s else 60
-        steps += answers
-        for meter, count in zip(meters, (1000 + 10 * now_s, steps), strict=True):
+    answered = 1
+
+    def go_on(now_s: int, rate: int) -> None:
+        nonlocal answered
+        answered += rate
+        for meter, count in zip(meters, (1000 + 10 * now_s, answered), strict=True):
             meter.look(now_s, progress(count), HERE)
-        if now_s == 0:
-            overlap = Overlap(gpu, meters, 0.0, at_300_w(0))
-        elif now_s > 0:
-            overlap.add(now_s, at_300_w(now_s))
+
+    for now_s in range(-10, 1):
+        go_on(now_s, 60)
+    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
+    overlap = Overlap(gpu, meters, 0.0, at_300_w(0))
+    for now_s in range(1, 151):
+        go_on(now_s, 0 if now_s <= idle_s else 100 if now_s <= idle_s + backlog_s else 60)
+        overlap.add(now_s, at_300_w(now_s))
     seen = overlap.observe("n", "slurm")
     assert [part.rate for part in seen.parts] == pytest.approx([10, rate], rel=0.05)
     assert seen.settled_s == pytest.approx(settled_s, abs=6)
