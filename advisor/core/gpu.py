@@ -93,6 +93,12 @@ CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, 
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
+ALL_GPUS = -1
+"""In the place of a number of a GPU, of a job that holds all of the set."""
+
+MOST_GPUS = 2
+"""Of one job that others share."""
+
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(mib|gib|gb)?\s*", re.IGNORECASE)
 
 _UNITS_MIB: Mapping[str, float] = MappingProxyType({"mib": 1.0, "gib": 1024.0, "gb": 1e9 / 2**20})
@@ -107,6 +113,7 @@ class Gpu:
         power_limit_w: Enforced.
         compute_mode: NVIDIA compute mode, such as "default" or "exclusive-process".
         beside: UUIDs of the other GPUs of its host, where they are known.
+        others: GPUs that are used with it, where a job holds several.
     """
 
     uuid: str
@@ -120,6 +127,17 @@ class Gpu:
     compute_mode: str | None = None
     mig: bool | None = None
     beside: tuple[str, ...] = ()
+    others: tuple["Gpu", ...] = ()
+
+    @property
+    def each(self) -> tuple["Gpu", ...]:
+        """It, and those that are used with it."""
+        return self, *self.others
+
+
+def visible(gpus: Iterable[Gpu]) -> str:
+    """What `CUDA_VISIBLE_DEVICES` is to a process that may use these."""
+    return ",".join(gpu.uuid for gpu in gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +150,21 @@ class Share:
             do not overlap; MPS chooses the SMs itself.
         memory_mib: Most memory that a process may take under MPS; None: all that there is.
         below_normal: Kernels of other clients of MPS go before its own.
+        gpu: Number of its GPU among `Gpu.each`; `ALL_GPUS`: as much of each.
     """
 
     percent: float
     upper: bool = False
     memory_mib: int | None = None
     below_normal: bool = False
+    gpu: int = ALL_GPUS
 
     def __post_init__(self) -> None:
         _check_percent(self.percent)
+
+    def of(self, gpu: Gpu) -> tuple[Gpu, ...]:
+        """Those of the GPUs that it is a share of."""
+        return gpu.each if self.gpu == ALL_GPUS else (gpu.each[self.gpu],)
 
     def __str__(self) -> str:
         return f"{self.percent:g}"
@@ -385,8 +409,10 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     return percent
 
 
-def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> dict[str, str]:
-    """Variables that hold a process to its share; which GPU it sees is for others to say.
+def share_environment(
+    share: Share, units_total: int | None, vendor: Vendor, gpus: int = 1
+) -> dict[str, str]:
+    """Variables that hold a process to its share of so many GPUs; others say which it sees.
 
     NVIDIA's driver counts by itself and needs no number of units.
 
@@ -394,8 +420,9 @@ def share_environment(share: Share, units_total: int | None, vendor: Vendor) -> 
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
     """
     if vendor == "nvidia":
-        # By number: a client sees no other GPU than the one that it is to have.
-        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: f"0={share.memory_mib}M"}
+        # By number: a client sees no other GPU than those that it is to have.
+        each = ",".join(f"{number}={share.memory_mib}M" for number in range(gpus))
+        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: each}
         return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
     if units_total is None:
         raise InputError(
@@ -527,7 +554,7 @@ ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
 
 _WORDS: tuple[Sharing, ...] = SHARINGS[1:]
 _LOW = ":low"
-_SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?"
+_SHARE = rf"\d{{1,3}}(?:\.\d{{1,3}})?(?:{_LOW})?(?:@[0-9])?"
 _SHARES = re.compile(rf"{_SHARE}(?: ?/ ?{_SHARE})+")
 
 T = TypeVar("T")
@@ -541,6 +568,8 @@ class Split:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.
         sharing: How the jobs use the GPU.
         below_normal: Places of the jobs that run below normal priority under MPS, ascending.
+        gpus: Beside a job of several GPUs, the GPU of each other job, from 0, and `ALL_GPUS` of
+            that job itself; empty: all jobs share one GPU.
 
     Raises:
         InputError: no share, or one that the driver would take as no limit.
@@ -549,6 +578,7 @@ class Split:
     shares: tuple[float, ...]
     sharing: Sharing = "limited"
     below_normal: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.shares:
@@ -557,9 +587,11 @@ class Split:
             _check_percent(share)
 
     def __str__(self) -> str:
-        if not (self.is_limited or self.below_normal):
+        if not (self.is_limited or self.below_normal or self.gpus):
             return self.sharing
-        return "/".join(f"{share:g}{_LOW if low else ''}" for share, low in self.seats)
+        at = ["" if gpu == ALL_GPUS else f"@{gpu}" for gpu in self.gpus] or [""] * len(self.shares)
+        seats = zip(self.seats, at, strict=True)
+        return "/".join(f"{share:g}{_LOW if low else ''}{on}" for (share, low), on in seats)
 
     @property
     def is_limited(self) -> bool:
@@ -572,6 +604,16 @@ class Split:
         return tuple((share, n in self.below_normal) for n, share in enumerate(self.shares))
 
     @property
+    def each_gpu(self) -> tuple[tuple[int, ...], ...]:
+        """Places of the jobs on each GPU that it names; all on one where it names none."""
+        numbers = range(max(self.gpus) + 1) if self.gpus else ()
+        places = (
+            tuple(n for n, gpu in enumerate(self.gpus) if gpu in (number, ALL_GPUS))
+            for number in numbers
+        )
+        return tuple(places) or (tuple(range(len(self.shares))),)
+
+    @property
     def gap_percent(self) -> float:
         """Largest less smallest share: 0 where all jobs get the same."""
         return max(self.shares) - min(self.shares)
@@ -579,7 +621,8 @@ class Split:
     def ordered(self, order: Sequence[int]) -> "Split":
         """The same with the jobs in another order: which of the present ones stands where."""
         low = tuple(n for n, seat in enumerate(order) if seat in self.below_normal)
-        return Split(tuple(self.shares[n] for n in order), self.sharing, low)
+        gpus = tuple(self.gpus[n] for n in order if self.gpus)
+        return Split(tuple(self.shares[n] for n in order), self.sharing, low, gpus)
 
     def joined_by(self, share_percent: float, is_low: bool = False) -> "Split":
         """With one more job, the last, at normal priority or below it."""
@@ -602,10 +645,11 @@ NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 
 """10/90, 20/80 .. 90/10."""
 
 
-def parse_split(text: str, jobs: int = 2) -> Split:
+def parse_split(text: str, jobs: int = 2, *, gpus: int = 1) -> Split:
     """The split that a text stands for.
 
-    How many jobs share only words need to be told; percentages say it themselves.
+    How many jobs share only words need to be told; percentages say it themselves. Of several GPUs
+    `@1` behind a share is the number of the job's.
 
     Raises:
         InputError: it stands for none, or for a priority that is none; the message says how to
@@ -621,7 +665,8 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
             f"{_WORDS[-1]}",
         )
-    seats = [seat.strip() for seat in text.split("/")]
+    seats, _, numbers = zip(*(seat.strip().partition("@") for seat in text.split("/")), strict=True)
+    on = tuple(int(number) if number else ALL_GPUS for number in numbers)
     shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
     low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
     if any(not 0 < share <= WHOLE for share in shares):
@@ -630,12 +675,19 @@ def parse_split(text: str, jobs: int = 2) -> Split:
             why="the driver takes 0 and percentages above 100 as no limit at all",
             fix="give shares above 0 and at most 100 %",
         )
+    if any(numbers) and not (gpus > 1 and max(on) < gpus):
+        raise InputError(
+            f"{text!r} names GPU {max(on)} of {gpus}",
+            fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
+            "several, from 0",
+        )
     if len(low) == len(shares):
         raise InputError(
             "all jobs below normal priority wait for each other as all at normal priority do",
             fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
         )
-    return Split(shares, "uncapped" if all(share == WHOLE for share in shares) else "limited", low)
+    sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
+    return Split(shares, sharing, low, on if any(numbers) else ())
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
@@ -664,7 +716,12 @@ def split_shares(split: Split) -> tuple[Share, ...]:
     """
     limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
     return tuple(
-        Share(percent, upper=n in limited[1:] and n == limited[-1], below_normal=low)
+        Share(
+            percent,
+            upper=n in limited[1:] and n == limited[-1],
+            below_normal=low,
+            gpu=split.gpus[n] if split.gpus else ALL_GPUS,
+        )
         for n, (percent, low) in enumerate(split.seats)
     )
 
@@ -703,11 +760,16 @@ def split_environments(
         InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
     """
     check_masks(split, vendor)
+    every = ",".join(map(str, range(MOST_GPUS)))
+    seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in split.gpus]
     return tuple(
-        share_environment(share, units_total, vendor)
-        if share.percent < WHOLE
-        else dict(BELOW_NORMAL if share.below_normal else {})
-        for share in split_shares(split)
+        (
+            share_environment(share, units_total, vendor)
+            if share.percent < WHOLE
+            else dict(BELOW_NORMAL if share.below_normal else {})
+        )
+        | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
+        for job, share in enumerate(split_shares(split))
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from advisor.errors import InputError
+
 Verdict = Literal["right", "wrong", "differ"]
 """right: every value was finite, and the first ones agree with those at the full GPU; wrong: one
 was not finite; differ: one is further from the full GPU's than the job's tolerance."""
@@ -188,7 +190,7 @@ class Job:
             power are flat comes on top.
         results: None: the job does not say that it reports values; what it reports is read.
         start_timeout_s: The job is given up when it made no progress in this time, s.
-        memory_mib: GPU memory that it needs, MiB, if known.
+        memory_mib: GPU memory that it needs, MiB, if known; of several GPUs on each.
         offered_rate: Requests per second that arrive at a job that serves a fixed demand, in its
             unit of progress; None: it works as fast as it can.
         max_p99_ms: Longest 99th percentile of the time to answer a request that is promised to its
@@ -197,6 +199,8 @@ class Job:
         max_tasks: Processes and threads that it may have; None: thousands (`runtime.cgroup`).
         restartable: It may be stopped and started again: after seconds for a trial of ways, or from
             its checkpoint at another split.
+        gpus: How many GPUs the job holds: its command is started once, sees all of them and makes
+            its ranks itself.
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
             None: no data are declared, or nobody has worked it out.
     """
@@ -215,6 +219,7 @@ class Job:
     host_memory_mib: int | None = None
     max_tasks: int | None = None
     restartable: bool = False
+    gpus: int = 1
     input: InputData = InputData()
     input_fingerprint: str | None = None
     description: str = ""
@@ -231,10 +236,27 @@ class Job:
         if self.input.data is None:
             # Jobs that do not tell it keep the hash that they had before it could be told.
             del declared["input"]["data"]
+        if self.gpus == 1:  # as before there could be more
+            del declared["gpus"]
         if self.progress.kind != "metrics":
             for name in ("url", "counter", "histogram"):
                 del declared["progress"][name]
         return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_one_gpu(name: str, gpus: int) -> None:
+    """Refuse a job of several GPUs where only one is meant.
+
+    Raises:
+        InputError: it holds several.
+    """
+    if gpus > 1:
+        raise InputError(
+            f"{name} holds {gpus} GPUs, which is not possible here yet",
+            why="one such job is profiled, and advised and launched with neighbours, on one host",
+            fix=f"advisor profile {name} --gpu 0,1; advisor recommend {name} OTHER; else leave it "
+            "out, and its GPUs to it",
+        )
 
 
 def _as_declared(settings: Any) -> dict[str, Any]:

@@ -78,12 +78,15 @@ class PartResult:
     Attributes:
         rate: Progress per second, in its own unit.
         solo_rate: Rate alone on the whole GPU, above 0.
-        solo_power_w: Power of the GPU while it runs alone on all of it, above 0.
+        solo_power_w: Power of the GPU while it runs alone on all of it, above 0; of a job that
+            holds several, of all of them.
+        gpus: How many it holds.
     """
 
     rate: float
     solo_rate: float
     solo_power_w: float
+    gpus: int = 1
 
     def __post_init__(self) -> None:
         # "not above 0" is true of NaN as well.
@@ -99,10 +102,10 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What jobs do on one GPU at one split, measured or predicted.
+    """What jobs do on one GPU, or on those that one of them holds, measured or predicted.
 
     Attributes:
-        power_w: Power of the GPU while all run, above 0.
+        power_w: Power of the GPUs while all run, above 0.
         memory_power_w: The part of it that its memory draws; None: not known.
     """
 
@@ -126,8 +129,16 @@ class SplitResult:
 
     @property
     def stp(self) -> float:
-        """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives."""
-        return sum(self.speeds)
+        """Sum of relative speeds (system throughput, STP): 1 is what one job at a time gives.
+
+        Of several GPUs the mean of each one's, so GPU hours of work in each hour of a GPU.
+        """
+        return sum(part.speed * part.gpus for part in self.parts) / self.gpus
+
+    @property
+    def gpus(self) -> int:
+        """On how many they run."""
+        return max(part.gpus for part in self.parts)
 
     @property
     def same_work_w(self) -> float:
@@ -314,9 +325,9 @@ class Prices:
         """Whether anything has a price."""
         return self.gpu_hour > 0 or self.kwh > 0
 
-    def of_hour(self, power_w: float) -> float:
-        """What an hour of a GPU costs at that power."""
-        return self.gpu_hour + self.kwh * (power_w + self.host_w) / 1000
+    def of_hour(self, power_w: float, gpus: int = 1) -> float:
+        """What an hour of so many GPUs costs at that power of all."""
+        return gpus * self.gpu_hour + self.kwh * (power_w + gpus * self.host_w) / 1000
 
     def of(self, held_s: float, energy_j: float) -> float:
         """What it costs to hold a GPU for a time in which it takes an energy."""
@@ -334,13 +345,16 @@ class Prices:
         """The same with the watts of the server."""
         if not self.host_w:
             return result
-        parts = (replace(p, solo_power_w=p.solo_power_w + self.host_w) for p in result.parts)
-        return replace(result, parts=tuple(parts), power_w=result.power_w + self.host_w)
+        parts = (
+            replace(p, solo_power_w=p.solo_power_w + p.gpus * self.host_w) for p in result.parts
+        )
+        power_w = result.power_w + result.gpus * self.host_w
+        return replace(result, parts=tuple(parts), power_w=power_w)
 
     def cost_ratio(self, result: SplitResult) -> float:
         """What the work of an hour of sharing costs one job after the other, for each 1 shared."""
-        apart = sum(part.speed * self.of_hour(part.solo_power_w) for part in result.parts)
-        return apart / self.of_hour(result.power_w)
+        apart = sum(p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts)
+        return apart / self.of_hour(result.power_w, result.gpus)
 
 
 NO_PRICES = Prices()

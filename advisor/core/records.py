@@ -147,6 +147,10 @@ class SoloPoint(Measured):
         "how long a kernel keeps those of other processes off the GPU", "s"
     )
     kernel_hold_stderr_s: float | None = _reading("standard error of kernel_hold_s", "s")
+    gpus: int | None = _reading(
+        "how many GPUs the job held, where several: readings are means of them, memory the most, "
+        "kernels those of a rank"
+    )
 
     @property
     def point_id(self) -> str:
@@ -305,6 +309,11 @@ BACKLOG = "backlog"
 
 SEEN = "seen"
 
+SEVERAL_GPUS = "several-gpus"
+
+GPUS_DIFFER, GPUS_ALIKE = "gpus-differ", 0.1
+"""From such a part of the mean power on GPUs of one job are not alike."""
+
 UNCOUNTED_UNIT = "windows"
 """Unit of the rate 1 of a job whose progress was not counted: it has relative speeds alone."""
 
@@ -341,6 +350,9 @@ FLAGS: dict[str, str] = {
     BACKLOG: "a server answered more than arrives, or far later than at half the GPU: it emptied a "
     "queue from its start or a burst",
     "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
+    GPUS_DIFFER: "the GPUs of a job of several drew more than a tenth of their mean power more or "
+    "less than each other",
+    SEVERAL_GPUS: "a job of a launch held several GPUs: such a launch teaches nothing yet",
     SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
 }
@@ -364,6 +376,7 @@ DOUBTFUL = WRONG | {
     FOREIGN_HOST,
     HEAT,
     BACKLOG,
+    SEVERAL_GPUS,
     "other-demand",
     "not-settled",
     "counter-mismatch",

@@ -3,7 +3,7 @@
 Measuring and launching read the same sources by the same names; a new sensor is one more channel.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
@@ -19,6 +19,10 @@ CLOCK_SM: Final = "clock.sm"
 CLOCK_MEMORY: Final = "clock.memory"
 TEMPERATURE_GPU: Final = "temperature.gpu"
 MEMORY_USED: Final = "memory.used"
+POWER_SPREAD: Final = "power.spread"
+"""Largest less smallest power of the GPUs of a job that holds several."""
+
+_SUMMED = frozenset({POWER_GPU, POWER_MEMORY, ENERGY_GPU, POWER_LIMIT})
 
 POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
 """Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
@@ -51,6 +55,7 @@ UNITS: Mapping[str, str] = MappingProxyType(
         POWER_GPU: "W",
         POWER_MEMORY: "W",
         POWER_LIMIT: "W",
+        POWER_SPREAD: "W",
         ENERGY_GPU: "J",
         CLOCK_SM: "MHz",
         CLOCK_MEMORY: "MHz",
@@ -134,6 +139,58 @@ class TelemetrySource(Protocol):
 
     def close(self) -> None:
         """Free what the source holds; it answers nothing afterwards."""
+
+
+class SeveralGpus:
+    """The GPUs of one job as one: the mean of each reading, of memory the most, or the sum of each.
+
+    `POWER_SPREAD` tells how far apart they are.
+
+    Args:
+        sources: Of each GPU, the first one's first.
+        summed: Whether power, energy and the power limit are those of all together.
+    """
+
+    def __init__(self, sources: Sequence[TelemetrySource], *, summed: bool = False) -> None:
+        first, self._sources = sources[0], sources
+        self._summed = _SUMMED if summed else frozenset[str]()
+        self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
+        self.channels = first.channels
+
+    def read(self, names: Collection[str]) -> Readings:
+        """None where one of them has none."""
+        asked = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
+        each = [source.read({*asked.values()}) for source in self._sources]
+        return {name: self._of_all(name, [of[own] for of in each]) for name, own in asked.items()}
+
+    def _of_all(self, name: str, values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        if name in (MEMORY_USED, POWER_SPREAD):
+            return max(known) - (min(known) if name == POWER_SPREAD else 0.0)
+        return sum(known) / (1 if name in self._summed else len(known))
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        """Of any of them."""
+        each = [source.throttle_reasons() for source in self._sources]
+        known = [names for names in each if names is not None]
+        return tuple(sorted({name for names in known for name in names})) if known else None
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """On the GPU where they need most."""
+        each = [source.processes_memory_mib(pids) for source in self._sources]
+        return max((mib for mib in each if mib is not None), default=None)
+
+    def start_window(self) -> None:
+        """Of all."""
+        for source in self._sources:
+            source.start_window()
+
+    def close(self) -> None:
+        """All of them."""
+        for source in self._sources:
+            source.close()
 
 
 def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:

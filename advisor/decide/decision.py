@@ -18,10 +18,13 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
+    ALL_GPUS,
     ISOLATING,
+    MOST_GPUS,
     MOST_JOBS,
     NINE,
     SHARINGS,
@@ -81,7 +84,7 @@ from advisor.predict.predictions import (
     is_within,
     safe_splits_of,
 )
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
 
@@ -127,7 +130,9 @@ def options_of(
         InputError: fine splits of more than two jobs, or of a GPU whose units are not known.
     """
     is_amd = vendor_of(profiles[0].gpu_model) == "amd"
-    if running is not None:
+    if hold_several(profiles):
+        found = _over_gpus(profiles, checked, most_ways)
+    elif running is not None:
         found = _joining(running, profiles, checked)
     else:
         # AMD GPUs have no time slicing to choose: without masks processes run side by side.
@@ -142,7 +147,34 @@ def options_of(
         )
     kept = {split for split in found if not is_amd or can_be_masked(split)}
     kept.add(without_limits("exclusive", len(profiles)))
-    return tuple(sorted(kept, key=lambda s: (SHARINGS.index(s.sharing), s.below_normal, s.shares)))
+    order = attrgetter("below_normal", "shares", "gpus")
+    return tuple(sorted(kept, key=lambda split: (SHARINGS.index(split.sharing), order(split))))
+
+
+def _over_gpus(
+    profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
+) -> Iterator[Split]:
+    """Beside a job of two GPUs: each neighbour on either, with limits for those that fill."""
+    [rank] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
+    # The GPUs are alike, so the first neighbour is on the first.
+    first = int(rank == 0)
+    numbers = [
+        (ALL_GPUS,) if n == rank else (0,) if n == first else range(MOST_GPUS)
+        for n in range(len(profiles))
+    ]
+    seatings = [*itertools.product(*numbers)]
+    filling = sum(map(fills, profiles))
+    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, filling))))
+    levels = [
+        (*_spread(limits_of(p, checked), most - 1), WHOLE) if fills(p) else (WHOLE,)
+        for p in profiles
+    ]
+    for gpus, shares in itertools.product(seatings, itertools.product(*levels)):
+        is_limited = any(share < WHOLE for share in shares)
+        split = Split(shares, "limited" if is_limited else "uncapped", (), gpus)
+        limits = ([shares[n] for n in on if shares[n] < WHOLE] for on in split.each_gpu)
+        if all(sum(own) <= WHOLE + 1 for own in limits):
+            yield split
 
 
 def wanted_splits(profiles: Sequence[Profile], *, fine: bool) -> tuple[Split, ...]:
@@ -514,6 +546,15 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
     check_limits(request, profiles)
     check_jobs_fit(profiles, request.memory_mib)
+    several = [profile.job for profile in profiles if profile.gpus > 1]
+    wishes = "max_power_w", "work", "fine", "isolate"
+    given = [name for name in wishes if several and getattr(request, name)] + several[1:]
+    if given:
+        raise InputError(
+            f"{several[0]}, which holds several GPUs, cannot be advised with {given[0]} yet",
+            why="one such job with neighbours on each GPU, under MPS, is what can be said",
+            fix="leave that out",
+        )
 
 
 def values_of(
@@ -767,7 +808,8 @@ def _to_the_end(
 def rest_of(profile: Profile, share: float) -> Rest:
     """A job alone under its limit, from its profile."""
     at = profile.at([share])
-    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, float(at["power_w"][0]))
+    power_w = profile.gpus * float(at["power_w"][0])
+    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, power_w)
 
 
 def _no_way(

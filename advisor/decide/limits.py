@@ -28,6 +28,7 @@ from advisor.core.objectives import (
     find_objective,
     priced,
 )
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Floats, Profile
@@ -367,13 +368,17 @@ def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violatio
 
 
 def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
-    memory = MemoryFit(tuple(profile.memory_used_mib for profile in profiles), request.memory_mib)
-    if memory.most_mib is not None and memory.is_too_much:
-        text = (
-            f"{_all(p)} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
-            f"there ({100 * MEMORY_PART:g} % of the card)"
-        )
-        yield p.together, Violation(text, memory.needed_mib / memory.most_mib - 1)
+    needs_mib = [profile.memory_used_mib for profile in profiles]
+    for seats, places in grouped(p.together, lambda n: p.splits[n].each_gpu).items():
+        each = (MemoryFit(tuple(needs_mib[n] for n in on), request.memory_mib) for on in seats)
+        memory = max(each, key=lambda fit: fit.needed_mib)
+        if memory.most_mib is not None and memory.is_too_much:
+            who = _all(p) if len(seats) == 1 else "jobs on one GPU"
+            text = (
+                f"{who} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
+                f"there ({100 * MEMORY_PART:g} % of the card)"
+            )
+            yield places, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
 def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:

@@ -125,7 +125,7 @@ def _shares(decision: Decision) -> Iterator[str]:
 def _supply(decision: Decision) -> Iterator[str]:
     """What all want together and the GPU does not have."""
     p = decision.chosen.prediction
-    if p.split.sharing in ISOLATING:
+    if p.split.sharing in ISOLATING or p.split.gpus:
         return
     demanded_w, limit_w, dram = _demand(decision.profiles, p.split.shares)
     if demanded_w > limit_w:

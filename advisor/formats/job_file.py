@@ -25,7 +25,7 @@ from typing import get_args
 
 import yaml
 
-from advisor.core.gpu import parse_memory_mib
+from advisor.core.gpu import MOST_GPUS, parse_memory_mib
 from advisor.core.job import (
     InputData,
     InputSource,
@@ -245,6 +245,7 @@ def save_job(job: Job, path: Path) -> None:
         "command": [*job.command],
         "workdir": str(job.workdir or Path.cwd()),
         "progress": progress,
+        **({"gpus": job.gpus} if job.gpus > 1 else {}),
     }
     with InputError.instead_of(
         OSError,
@@ -310,6 +311,12 @@ def _memory_mib(field: read.YamlField) -> int:
             return math.ceil(parse_memory_mib(text))
 
 
+def _gpus(field: read.YamlField) -> int:
+    if (number := read.count(field)) > MOST_GPUS:
+        raise field.expected(f"1 to {MOST_GPUS}, the most of one job that were measured")
+    return number
+
+
 def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     found = read.entries(field)
     for name, value in found.items():
@@ -353,5 +360,6 @@ _JOB: Mapping[str, read.FieldReader] = {
     "host_memory_mib": read.count,
     "max_tasks": read.count,
     "restartable": read.flag,
+    "gpus": _gpus,
     "input": lambda field: InputData(**read.record(field, _INPUT)),
 }

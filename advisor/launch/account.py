@@ -250,6 +250,7 @@ class Account:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
         metered, parts, done = self._metered(), self._pair.parts, self._since(self._first_steps)
         alone, held_s = _work_alone(done, parts), self.first.overlap_s + self.rest_s
+        gpus = max(part.job.gpus for part in parts)
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
         read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
         alone_read = _work_alone(read, parts)
@@ -258,12 +259,12 @@ class Account:
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
         read_part = metered.seconds / held_s
         return Ledger(
-            held_s=held_s,
+            held_s=gpus * held_s,
             energy_j=metered.joules,
             alone_s=alone[0],
             alone_j=alone_read[1],
             freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
-            unread_s=held_s - metered.seconds if metered.whole_j(held_s) is None else 0.0,
+            unread_s=gpus * (held_s - metered.seconds) if metered.whole_j(held_s) is None else 0.0,
         )
 
     @property
@@ -328,7 +329,7 @@ def energy_saved(
 def _work_alone(
     work: Sequence[float | None], parts: Sequence[LaunchPart | ObservedPart]
 ) -> tuple[float, float] | None:
-    """How long work takes with each job alone on the whole GPU, and its energy, as `energy_saved`.
+    """GPU time of work with each job alone on all that it holds, and energy, as `energy_saved`.
 
     None where anything is not known.
     """
@@ -336,7 +337,8 @@ def _work_alone(
     for done, part in zip(work, parts, strict=True):
         if done is None or not part.solo_rate or not part.solo_power_w:
             return None
-        alone_s += done / part.solo_rate
+        held = part.job.gpus if isinstance(part, LaunchPart) else 1
+        alone_s += held * done / part.solo_rate
         alone_j += done / part.solo_rate * part.solo_power_w
     return alone_s, alone_j
 

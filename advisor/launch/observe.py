@@ -20,6 +20,7 @@ from advisor.core.records import (
     JUDGE_S,
     KEPT_S,
     LIMIT_BROKEN,
+    SEVERAL_GPUS,
     TOO_FAST,
     TOO_SLOW,
     Observation,
@@ -132,7 +133,8 @@ def _of_stretch(
         flags=flags,
     )
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
-    return with_job_energy(seen, min(idle, default=None))
+    held = max(job.gpus for job in monitor.pair.jobs)
+    return with_job_energy(seen, held * min(idle) if idle else None)
 
 
 def _flags(
@@ -146,6 +148,8 @@ def _flags(
     if monitor.limit_broken:
         yield LIMIT_BROKEN
     yield from sorted(stretch.flags)
+    if any(job.gpus > 1 for job in monitor.pair.jobs):
+        yield SEVERAL_GPUS
     if not monitor.account.foreign().keys().isdisjoint(stretch.numbers):
         yield FOREIGN_HOST
     yield from pace_flags(zip(rates, (part.share_rate for part in known), strict=True))

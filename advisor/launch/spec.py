@@ -88,8 +88,8 @@ class LaunchPart:
         job: As its file was when the launch was asked for.
         solo_rate: Rate alone on the whole GPU; None without a profile.
         share_rate: Rate alone at its share.
-        solo_power_w: Power of the GPU while it runs alone on all of it.
-        idle_power_w: Power of the GPU before it started.
+        solo_power_w: Power of the GPUs that it holds while it runs alone on all of them.
+        idle_power_w: Power of these before it started.
         host_spread: Standard deviation of the log of its rate alone here over `solo_rate`, which is
             of another host; 0: it was measured on this one, or serves a demand.
         window_spread: The same between two windows of some seconds on one host.
@@ -163,20 +163,25 @@ class LaunchSet:
         """Why its jobs are not started again at another split; empty: they may be."""
         if once := listed(job.name for job in self.jobs if not job.restartable):
             return f"{once}: the job file does not say restartable: true"
+        if self.split.gpus:
+            return "one of its jobs holds two GPUs"
         return "`advisor run` places these jobs" if self.open_percent else ""
 
-    def memory(self, card_mib: float | None) -> MemoryFit:
-        """What they need of the memory of a card."""
-        return MemoryFit(tuple(job.memory_mib for job in self.jobs), card_mib)
+    def memory(self, card_mib: float | None) -> tuple[MemoryFit, ...]:
+        """What they need of the memory of each card."""
+        each = ([self.jobs[n].memory_mib for n in on] for on in self.split.each_gpu)
+        return tuple(MemoryFit(tuple(needs_mib), card_mib) for needs_mib in each)
 
     def shares(self, card_mib: float | None) -> tuple[Share, ...]:
         """Of units and of the memory of a card, in the same order."""
-        memory = self.memory(card_mib)
+        most_mib: dict[int, list[int]] = {}
+        for on, memory in zip(self.split.each_gpu, self.memory(card_mib), strict=True):
+            for place, n in enumerate(on):
+                if self.parts[n].limit_memory and (limit_mib := memory.limit_mib(place)):
+                    most_mib.setdefault(n, []).append(limit_mib)
         return tuple(
-            replace(share, memory_mib=memory.limit_mib(job) if part.limit_memory else None)
-            for job, (share, part) in enumerate(
-                zip(split_shares(self.split), self.parts, strict=True)
-            )
+            replace(share, memory_mib=min(most_mib.get(n, ()), default=None))
+            for n, share in enumerate(split_shares(self.split))
         )
 
     def places(self, number: int) -> tuple[str, ...]:

@@ -12,7 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu, MemoryFit, Share, check_masks, share_environment
+from advisor.core.gpu import (
+    ALL_GPUS,
+    MOST_GPUS,
+    Gpu,
+    MemoryFit,
+    Share,
+    check_masks,
+    share_environment,
+)
 from advisor.core.job import Job
 from advisor.core.wording import listed
 from advisor.errors import InputError, JobError, LimitNotProvenError, NoSplitError, SurvivorsError
@@ -59,6 +67,16 @@ def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
         fix="run them one after the other, or correct memory_mib in their files",
     )
+
+
+def check_set_memory(pair: LaunchSet, gpu: Gpu) -> None:
+    """As `check_memory`, on each GPU.
+
+    Raises:
+        NoSplitError: jobs do not fit on one.
+    """
+    for on in pair.split.each_gpu:
+        check_memory([pair.jobs[n] for n in on], gpu)
 
 
 def check_workdir(job: Job) -> None:
@@ -206,7 +224,8 @@ def limit_environment(
     """Variables that limit a job of this share; without a GPU as MPS takes them."""
     if gpu is None:
         is_bound = pair.split.is_limited or share.below_normal
-        return share_environment(share, None, "nvidia") if is_bound else {}
+        gpus = MOST_GPUS if pair.split.gpus and share.gpu == ALL_GPUS else 1
+        return share_environment(share, None, "nvidia", gpus) if is_bound else {}
     if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":

@@ -36,7 +36,7 @@ from advisor.launch.spec import (
     as_alone,
     with_part,
 )
-from advisor.launch.start import StopAskedError, check_memory, end_jobs, prove_set, start_set
+from advisor.launch.start import StopAskedError, check_set_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
 from advisor.runtime.job_process import adopting_orphans
 from advisor.runtime.processes import awaited, beat, heard_by, in_thread
@@ -452,10 +452,10 @@ def run_launch(
                 gpu_uuid=gpu.uuid,
                 gpu_model=gpu.model,
                 units_total=gpu.units_total,
-                power_limit_w=gpu.power_limit_w,
+                power_limit_w=gpu.power_limit_w and len(gpu.each) * gpu.power_limit_w,
             )
             for pair in spec.pairs:
-                check_memory(pair.jobs, gpu)
+                check_set_memory(pair, gpu)
             meter = LaunchMeter(context.source, time.monotonic)
             with heard_by(meter.look):
                 state = _run_sets(folder, spec, context, writer, meter, stop_asked)

@@ -149,7 +149,10 @@ def reference_logs(
         profile = profiles.get((point.job, gpu_model))
         if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
             continue
-        if (ratio := _reference_ratio(point, profile)) is not None:
+        if (
+            not (point.gpus or profile.gpus > 1)  # else of no single card
+            and (ratio := _reference_ratio(point, profile)) is not None
+        ):
             found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
     return {
         card: {job: statistics.median(logs) for job, logs in jobs.items()}

@@ -29,13 +29,15 @@ class PredictedPart:
 
     Attributes:
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
-        solo_power_w: Power of the GPU while the job runs alone on all of it.
+        solo_power_w: Power of the GPUs while the job runs alone on all of what it holds.
+        gpus: How many it holds.
         latency_p99_ms: None: it answers no requests, or its p99 alone is not known.
     """
 
     speed: Interval
     solo_rate: float
     solo_power_w: float
+    gpus: int = 1
     latency_p99_ms: Interval | None = None
 
     @property
@@ -123,7 +125,7 @@ class Prediction:
 
     def _result(self, speeds: Sequence[float], power_w: float) -> SplitResult:
         parts = [
-            PartResult(speed * part.solo_rate, part.solo_rate, part.solo_power_w)
+            PartResult(speed * part.solo_rate, part.solo_rate, part.solo_power_w, part.gpus)
             for speed, part in zip(speeds, self.parts, strict=True)
         ]
         return SplitResult(tuple(parts), power_w)
@@ -136,7 +138,7 @@ class Predictions:
     Intervals stand as values, low and high ends; what is not known is NaN.
 
     Attributes:
-        solo: Rate and power of each job alone on the whole GPU.
+        solo: Rate and power of each job alone on the whole GPU, and how many it holds.
         speeds: Relative ones; shape (3, jobs, n).
         power_w: Shape (3, n).
         latencies_p99_ms: As `PredictedPart` has it; shape (3, jobs, n).
@@ -145,7 +147,7 @@ class Predictions:
     """
 
     splits: tuple[Split, ...]
-    solo: tuple[tuple[float, float], ...]
+    solo: tuple[tuple[float, float, int], ...]
     speeds: Floats
     power_w: Floats
     latencies_p99_ms: Floats
@@ -160,7 +162,7 @@ class Predictions:
         factors = [row.efficiency_factors or (math.nan, math.nan) for row in rows]
         return cls(
             splits=tuple(row.split for row in rows),
-            solo=tuple((part.solo_rate, part.solo_power_w) for part in rows[0].parts),
+            solo=tuple((part.solo_rate, part.solo_power_w, part.gpus) for part in rows[0].parts),
             speeds=np.array(parts).T,
             power_w=np.array([astuple(row.power_w) for row in rows]).T,
             latencies_p99_ms=np.array(tails).T,
@@ -190,8 +192,8 @@ class Predictions:
     def values(self, objective: Objective) -> list[float]:
         """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
         parts = [
-            PartResult(speeds * rate, rate, alone_w)
-            for speeds, (rate, alone_w) in zip(self.speeds[0], self.solo, strict=True)
+            PartResult(speeds * rate, rate, alone_w, gpus)
+            for speeds, (rate, alone_w, gpus) in zip(self.speeds[0], self.solo, strict=True)
         ]
         found: Any = objective.value(_Results(tuple(parts), self.power_w[0]))
         return found.tolist()
@@ -243,7 +245,7 @@ def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
     speeds = _wider(found.speeds, rates)
     for job, profile in enumerate(profiles):
         speeds[:, job] = possible_speeds(profile, speeds[:, job])
-    work = found.speeds[0] * np.array(found.solo)[:, 1:]
+    work = found.speeds[0] * np.array(found.solo)[:, 1:2]
     of_work = np.sqrt(((rates * work) ** 2).sum(axis=0)) / work.sum(axis=0)
     factors = np.array([np.ones(len(found.splits)), *found.efficiency_factors])
     return replace(
@@ -261,9 +263,9 @@ def _wider(bounds: Floats, doubt: Floats) -> Floats:
     return np.exp([value, value - np.hypot(value - low, off), value + np.hypot(high - value, off)])
 
 
-def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float], ...]:
+def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float, int], ...]:
     """As `Predictions` has it."""
-    return tuple((profile.whole_gpu_rate, profile.whole_gpu_power_w) for profile in profiles)
+    return tuple((p.whole_gpu_rate, p.whole_gpu_power_w, p.gpus) for p in profiles)
 
 
 _UNKNOWN = Interval(math.nan, math.nan, math.nan)
@@ -308,7 +310,7 @@ class PairPredictor(Predictor, Protocol):
 
 def predicted_part(profile: Profile, speed: Interval) -> PredictedPart:
     """What is expected of a job with this profile at a relative speed."""
-    return PredictedPart(speed, profile.whole_gpu_rate, profile.whole_gpu_power_w)
+    return PredictedPart(speed, profile.whole_gpu_rate, profile.whole_gpu_power_w, profile.gpus)
 
 
 def are_mirrored(profiles: Sequence[Profile]) -> bool:
@@ -330,11 +332,15 @@ def safe_splits_of(
 
 
 def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
-    """One after the other: measured, not predicted, so the bounds are the values."""
-    n = len(profiles)
-    power_w, part = sum(p.whole_gpu_power_w for p in profiles) / n, 1 / n
+    """One after the other: measured, not predicted, so the bounds are the values.
+
+    Of several GPUs those that one job leaves run another meanwhile.
+    """
+    gpus = max(profile.gpus for profile in profiles)
+    part = gpus / sum(profile.gpus for profile in profiles)
+    power_w = part * sum(p.whole_gpu_power_w for p in profiles)
     return Prediction(
-        split=without_limits("exclusive", n),
+        split=without_limits("exclusive", len(profiles)),
         parts=tuple(
             replace(predicted_part(p, Interval.sure(part)), latency_p99_ms=ms and Interval.sure(ms))
             for p, ms in ((p, p.whole_gpu_p99_ms) for p in profiles)

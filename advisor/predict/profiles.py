@@ -186,6 +186,8 @@ class Profile:
         kernels: Its kernels on the whole GPU; None: not known.
         doubt: Standard deviations of the logarithms of rate and power over the shares, shape
             (2, shares), where they were estimated; None: they were measured.
+        gpus: How many GPUs the job holds; `values`, powers and memory are then of one of them, the
+            mean of all.
     """
 
     job: str
@@ -208,6 +210,7 @@ class Profile:
     in_bursts: bool = False
     kernels: Kernels | None = None
     doubt: Floats | None = None
+    gpus: int = 1
 
     def doubt_at(self, shares: Floats) -> Floats:
         """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
@@ -245,8 +248,8 @@ class Profile:
 
     @property
     def whole_gpu_power_w(self) -> float:
-        """Power at 100 %."""
-        return float(self.values["power_w"][-1])
+        """Power at 100 %, of all GPUs that the job holds."""
+        return self.gpus * float(self.values["power_w"][-1])
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:
@@ -258,6 +261,11 @@ class Profile:
             wrong=self.wrong_units,
             vendor=vendor_of(self.gpu_model),
         )
+
+
+def hold_several(profiles: Iterable[Profile]) -> bool:
+    """Whether one of the jobs holds several GPUs."""
+    return any(profile.gpus > 1 for profile in profiles)
 
 
 def make_profile(points: Iterable[SoloPoint]) -> Profile:
@@ -307,6 +315,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
         kernels=probed_kernels(usable),
+        gpus=newest.gpus or 1,
     )
 
 
@@ -323,7 +332,12 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         shares.setdefault(point.share_percent, []).append(point)
     found: dict[tuple[str, str], Profile] = {}
     for key, shares in sorted(groups.items()):
-        best = {share: _undoubted(filter(is_usable, group)) for share, group in shares.items()}
+        # A job that holds another number of GPUs than before is another one.
+        held = max((p for group in shares.values() for p in group), key=lambda p: p.started_at).gpus
+        best = {
+            share: _undoubted(p for p in group if is_usable(p) and p.gpus == held)
+            for share, group in shares.items()
+        }
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = own_results(p for group in shares.values() for p in group)

@@ -13,15 +13,17 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import ADVISED_JOBS, ISOLATING, WHOLE, Split
+from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, MOST_GPUS, WHOLE, Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
+from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,
@@ -32,7 +34,13 @@ from advisor.predict.predictions import (
     solo_of,
     with_doubt,
 )
-from advisor.predict.profiles import Floats, Profile, kind_of, relative_capacity
+from advisor.predict.profiles import (
+    Floats,
+    Profile,
+    hold_several,
+    kind_of,
+    relative_capacity,
+)
 
 SERVER_HOLD_S = 20e-6
 """Time for which a kernel of a server keeps others off, where not measured: the median of those
@@ -436,9 +444,9 @@ class SetPredictor:
             InputError: a share lies outside a profile.
         """
         alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
-        in_turns, apart = (
-            np.array([split.sharing == sharing for split in splits]) for sharing in ISOLATING
-        )
+        if hold_several(profiles):
+            return _on_gpus(profiles, splits, alone)
+        in_turns = np.array([split.sharing == "time-sliced" for split in splits])
         classes, could = np.where(in_turns, SLICED, alone.classes), alone.could
         below = np.array([_below_normal(profiles, split) for split in splits]).T
         if below.any():
@@ -447,36 +455,124 @@ class SetPredictor:
             own = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
             classes = np.where(below.any(axis=0), own, classes)
         could = np.where(in_turns, alone.in_turns, could)
-        speeds = np.minimum(could, alone.rate)
-        low, high = np.moveaxis(SPEED_ENDS[classes], -1, 0)
-        # What a server serves is as sure as that it could do more; of the rest chance decides.
-        bounds = np.array([speeds, low * could, high * could])
-        for job, profile in enumerate(profiles):
-            bounds[:, job] = possible_speeds(profile, bounds[:, job])
-        alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
         longer = np.where(in_turns, alone.later(), TAILS.longer(alone))
-        of_class = np.where(apart, 1.0, np.moveaxis(P99_ENDS[classes], -1, 0))
-        tails_ms = of_class * (np.where(apart, 1.0, longer) * alone_ms)
-        limit_w = min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
-        kept, worst = alone.kept(speeds), classes.max(axis=0)
+        kept, limit_w = alone.kept(np.minimum(could, alone.rate)), _limit_w(profiles)
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), in_turns=in_turns
         )
-        low_w, high_w = _POWER_ERRORS[worst].T * watts
-        exclusive = predict_exclusive(profiles)
-        return Predictions(
-            splits=tuple(splits),
-            solo=solo_of(profiles),
-            speeds=np.where(apart, exclusive.parts[0].speed.value, bounds),
-            power_w=np.where(
-                apart,
-                exclusive.power_w.value,
-                [watts, low_w, np.maximum(watts, np.minimum(high_w, limit_w))],
-            ),
-            latencies_p99_ms=np.where(np.isinf(tails_ms), np.nan, tails_ms),
-            memory_power_w=np.full((3, len(splits)), np.nan),
-            efficiency_factors=np.where(apart, np.nan, _ENERGY_ERRORS[worst].T),
+        return _with_bounds(profiles, splits, alone, (could, classes, longer), (watts, limit_w))
+
+
+def _limit_w(profiles: Sequence[Profile]) -> float:
+    return min((p.power_limit_w for p in profiles if p.power_limit_w), default=math.inf)
+
+
+def _with_bounds(
+    profiles: Sequence[Profile],
+    splits: Sequence[Split],
+    alone: "JobsAlone",
+    expected: tuple[Floats, npt.NDArray[np.intp], Floats],
+    power: tuple[Floats, float],
+) -> Predictions:
+    """Predictions of what jobs could do, by the errors of their classes; exclusive as measured.
+
+    Args:
+        profiles: Of the jobs.
+        splits: The ways.
+        alone: The jobs alone.
+        expected: What each could do with more requests, its class, and times its p99 alone.
+        power: Watts of the set, and the most that it draws.
+    """
+    could, classes, longer = expected
+    watts, limit_w = power
+    apart = np.array([split.sharing == "exclusive" for split in splits])
+    speeds = np.minimum(could, alone.rate)
+    low, high = np.moveaxis(SPEED_ENDS[classes], -1, 0)
+    # What a server serves is as sure as that it could do more; of the rest chance decides.
+    bounds = np.array([speeds, low * could, high * could])
+    for job, profile in enumerate(profiles):
+        bounds[:, job] = possible_speeds(profile, bounds[:, job])
+    alone_ms = np.where(alone.p99_ms > 0, alone.p99_ms, np.inf)
+    of_class = np.where(apart, 1.0, np.moveaxis(P99_ENDS[classes], -1, 0))
+    tails_ms = of_class * (np.where(apart, 1.0, longer) * alone_ms)
+    worst = classes.max(axis=0)
+    low_w, high_w = _POWER_ERRORS[worst].T * watts
+    exclusive = predict_exclusive(profiles)
+    return Predictions(
+        splits=tuple(splits),
+        solo=solo_of(profiles),
+        speeds=np.where(apart, exclusive.parts[0].speed.value, bounds),
+        power_w=np.where(
+            apart,
+            exclusive.power_w.value,
+            [watts, low_w, np.maximum(watts, np.minimum(high_w, limit_w))],
+        ),
+        latencies_p99_ms=np.where(np.isinf(tails_ms), np.nan, tails_ms),
+        memory_power_w=np.full((3, len(splits)), np.nan),
+        efficiency_factors=np.where(apart, np.nan, _ENERGY_ERRORS[worst].T),
+    )
+
+
+def _on_gpus(
+    profiles: Sequence[Profile], splits: Sequence[Split], alone: "JobsAlone"
+) -> Predictions:
+    """One job of two GPUs, and on each of these some of the others.
+
+    Its ranks exchange gradients once for each unit of progress, so a unit takes as long as on the
+    GPU where it takes longer. The law of sets says how long that is on each, and each meets
+    neighbours of its own by chance: `_later_of_two`. The rank that waits leaves its neighbours the
+    time. It makes no more kernels than the other, and gets these on its GPU, so that one pass is
+    the fixed point.
+
+    Raises:
+        InputError: more than one job of several GPUs, one of more than two, or a split that does
+            not say which GPU each neighbour is on, or shares by turns.
+    """
+    [rank, *more] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
+    job = profiles[rank]
+    wrong = [s for s in splits if s.sharing == "time-sliced" or s.below_normal]
+    wrong += [s for s in splits if s.sharing != "exclusive" and not s.gpus]
+    if more or wrong or job.gpus > MOST_GPUS:
+        what = ", ".join(map(str, wrong)) or "a set of so many"
+        raise InputError(
+            f"{what} is not known of {job.job}, which holds {job.gpus} GPUs",
+            why=f"sets of one job of {MOST_GPUS} GPUs under MPS are known, with a GPU for each "
+            "neighbour; ranks that get turns at different times wait for each other",
+            fix="name the GPU of each neighbour, such as 100/100@0/100@1",
         )
+    seats = np.array([split.gpus or (ALL_GPUS,) * len(profiles) for split in splits]).T
+    cards = [alone.where((seats == gpu) | (seats == ALL_GPUS)) for gpu in range(job.gpus)]
+    lasting = [card.lasting(rank, job.whole_gpu_rate) for card in cards]
+    part = 1 / _later_of_two(*lasting)
+    # It makes that part of its kernels, whether it waits for gradients or for neighbours.
+    made = alone.made.copy()
+    made[rank] *= part
+    cards = [c.slowed(rank, part, part * own) for c, (own, _) in zip(cards, lasting, strict=True)]
+    could = np.max([replace(c, made=np.where(c.share > 0, made, 0.0)).could for c in cards], axis=0)
+    could[rank] = alone.rate[rank] * part
+    speeds, limit_w = np.minimum(could, alone.rate), _limit_w(profiles)
+    watts = sum(
+        power_w(card.kept(speeds), card.power_w, card.idle_w, limit_w, card.saved(), in_turns=False)
+        for card in cards
+    )
+    classes = np.max([np.where(card.share > 0, card.classes, 0) for card in cards], axis=0)
+    longer = np.max([np.where(card.share > 0, TAILS.longer(card), 0) for card in cards], axis=0)
+    power = np.asarray(watts), job.gpus * limit_w
+    return _with_bounds(profiles, splits, alone, (could, classes, longer), power)
+
+
+def _later_of_two(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
+    """Expected maximum of two normal durations, each with its variance; of two without, the longer.
+
+    C. E. Clark, "The Greatest of a Finite Set of Random Variables", Operations Research 9, 1961.
+    """
+    (first, of_first), (second, of_second) = one, other
+    spread = np.sqrt(of_first + of_second)
+    ahead = (first - second) / np.maximum(spread, 1e-12)
+    is_first = np.array([NormalDist().cdf(a) for a in ahead.tolist()])
+    both = first * is_first + second * (1 - is_first)
+    later: Floats = both + spread * np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi)
+    return later
 
 
 def is_by_physics(split: Split) -> bool:
@@ -486,6 +582,7 @@ def is_by_physics(split: Split) -> bool:
     (docs/measurements/sets.md).
     """
     of_model = len(split.shares) == ADVISED_JOBS and split.is_limited and not split.below_normal
+    of_model &= not split.gpus
     return not of_model or not _are_apart(split.shares)
 
 
@@ -503,8 +600,9 @@ class AnyWay:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order."""
         serves = any(profile.serving for profile in profiles)
-        of_pairs = [split for split in splits if not is_by_physics(split)]
-        of_sets = [split for split in splits if serves or is_by_physics(split)]
+        several = hold_several(profiles)
+        of_pairs = [s for s in splits if not (several or is_by_physics(s))]
+        of_sets = [s for s in splits if several or serves or is_by_physics(s)]
         both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
         found = joined(splits, *parts)
@@ -547,6 +645,43 @@ class JobsAlone:
     own_s: Floats
     hold_s: Floats
     guessed: Floats
+
+    def where(self, seated: npt.NDArray[np.bool_]) -> "JobsAlone":
+        """Those that are seated, (jobs, ways); in the other places are empty seats."""
+        kept = {f.name: np.where(seated, getattr(self, f.name), 0.0) for f in fields(self)}
+        return JobsAlone(**kept)
+
+    def slowed(self, row: int, part: Floats, busy: Floats) -> "JobsAlone":
+        """Where one does such a part of its work alone, and waits for another GPU but `busy`.
+
+        Both of shape (ways,), for each 1 of its work and of the time.
+        """
+        is_it = np.arange(len(self.share))[:, None] == row
+        part, busy = np.where(is_it, part, 1.0), np.where(is_it, np.minimum(busy, 1.0), 1.0)
+        over_w = np.maximum(0.0, self.power_w - self.idle_w)
+        return replace(
+            self,
+            power_w=self.power_w - (1 - part) * over_w,
+            **{name: getattr(self, name) * part for name in ("rate", "reach")},
+            **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
+        )
+
+    def lasting(self, row: int, whole_rate: float) -> tuple[Floats, Floats]:
+        """Seconds of a unit of one of them for each 1 alone at its share, and their variance.
+
+        Each of its kernels meets one of every other job, or, of one that makes fewer, by chance.
+
+        Args:
+            row: The job.
+            whole_rate: Units a second on the whole GPU.
+        """
+        kept = self.could / np.maximum(self.rate, 1e-12)
+        kernels = self.made * kept
+        met = np.minimum(1.0, kernels / np.maximum(kernels[row], 1e-12))
+        unit_s = 1 / (self.rate[row] * whole_rate)
+        of_each = met * (1 - met) * self.hold_s**2 * (self.made[row] * unit_s)
+        chance = np.where(self.apart | (self.guessed[row] > 0), 0.0, of_each.sum(axis=0))
+        return 1 / kept[row], chance / unit_s**2
 
     def seated(self, rows: Any, levels: Any) -> "JobsAlone":
         """Those of some rows and columns, as numpy takes them."""

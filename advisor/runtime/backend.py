@@ -29,6 +29,7 @@ from advisor.core.gpu import (
     share_environment,
     units_for_percent,
     units_for_share,
+    visible,
 )
 from advisor.errors import InputError, LimitNotProvenError, PartitionError
 from advisor.files import check_parents, private_folder
@@ -420,17 +421,19 @@ class UncappedBackend(Server):
                 f"{share} % was asked for without a limit",
                 fix="use --mode mps for shares below 100 %",
             )
-        return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
+        return {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": visible(self.gpu.each)}
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Check that the process sees the whole GPU, without MPS."""
-        seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
-        if seen is None or seen.mps or seen.units != (self.gpu.units_total or seen.units):
-            raise LimitNotProvenError(
-                f"a process that should have all of {self.gpu.uuid} saw {seen}",
-                fix="stop the MPS daemon of this GPU",
-            )
-        return Granted(seen.units, mps=False)
+        found = {gpu.uuid: gpu for gpu in look(environment)}
+        for gpu in self.gpu.each:
+            seen = found.get(gpu.uuid)
+            if seen is None or seen.mps or seen.units != (gpu.units_total or seen.units):
+                raise LimitNotProvenError(
+                    f"a process that should have all of {gpu.uuid} saw {seen}",
+                    fix="stop the MPS daemon of this GPU",
+                )
+        return Granted(found[self.gpu.uuid].units, mps=False)
 
     def sight(self) -> Sight:
         """Who computes."""
@@ -530,8 +533,8 @@ class Control:
         for server in self.servers():
             self.ask(f"set_active_thread_percentage {server} {percentage}")
 
-    def start_daemon(self, gpu_uuid: str, log_dir: Path) -> None:
-        """Start a daemon for one GPU; it goes to the background by itself.
+    def start_daemon(self, gpus: str, log_dir: Path) -> None:
+        """Start a daemon for GPUs as `visible` names them; it goes to the background by itself.
 
         Raises:
             PartitionError: the program is missing or refused to start.
@@ -539,7 +542,7 @@ class Control:
         variables = {
             **self.variables(),
             "CUDA_MPS_LOG_DIRECTORY": str(log_dir),
-            "CUDA_VISIBLE_DEVICES": gpu_uuid,
+            "CUDA_VISIBLE_DEVICES": gpus,
         }
         reply = run([BINARY, "-d"], variables)
         if reply and "already running" not in reply:
@@ -644,7 +647,7 @@ _CLIENT_S, _POLL_S = 10, 0.1
 
 @dataclass(frozen=True, slots=True)
 class MpsBackend(Server):
-    """MPS on one GPU.
+    """MPS on one GPU, or on those that a job of several holds.
 
     Attributes:
         owned: The daemon was started here and is stopped by `close`.
@@ -668,11 +671,12 @@ class MpsBackend(Server):
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that make a process a client under `share`."""
+        own = share.of(self.gpu)
         return {
             PIPE_DIRECTORY: str(self.control.pipe_dir),
-            **share_environment(share, self.gpu.units_total, "nvidia"),
+            **share_environment(share, self.gpu.units_total, "nvidia", len(own)),
             # By UUID: the daemon renumbers its devices, so an index could miss.
-            "CUDA_VISIBLE_DEVICES": self.gpu.uuid,
+            "CUDA_VISIBLE_DEVICES": visible(own),
         }
 
     def cap(self, percent: int) -> None:
@@ -707,8 +711,10 @@ class MpsBackend(Server):
                 why="a client crashed on the GPU and took its neighbours with it",
                 fix="end all clients of this GPU; the server then recovers",
             )
-        seen = next((gpu for gpu in look(environment) if gpu.uuid == self.gpu.uuid), None)
-        return check_granted(self.gpu, share, seen, self.control.pipe_dir)
+        found = {gpu.uuid: gpu for gpu in look(environment)}
+        pipe_dir = self.control.pipe_dir
+        granted = [check_granted(g, share, found.get(g.uuid), pipe_dir) for g in share.of(self.gpu)]
+        return granted[0]
 
     def sight(self) -> Sight:
         """Who computes, and who is a client."""
@@ -838,7 +844,11 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     if control.answers():
         _end_daemon(MpsBackend(gpu, control, owned=True))
-    control.start_daemon(gpu.uuid, log_dir)
+    for other in gpu.others:  # its daemon would serve it beside this one
+        left = Control(own_pipe_dir(other, runtime_dir), control.environment)
+        if left.pipe_dir.is_dir() and left.answers():
+            _end_daemon(MpsBackend(other, left, owned=True))
+    control.start_daemon(visible(gpu.each), log_dir)
     if not wait_until(control.answers, _START_S):
         raise PartitionError(
             f"the MPS daemon for {gpu.uuid} did not answer within {_START_S} s",

@@ -469,8 +469,9 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
     Raises:
         SurvivorsError: one of them does not end.
     """
-    end_marked(backend, {GPU_MARK: backend.gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
-    end_cgroups(cgroup_prefix(backend.gpu.uuid, str(runtime_dir)))
+    for gpu in backend.gpu.each:
+        end_marked(backend, {GPU_MARK: gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+        end_cgroups(cgroup_prefix(gpu.uuid, str(runtime_dir)))
 
 
 def _counted_by(job: Job) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import IDLE, Profile
+from advisor.predict.profiles import IDLE, Profile, hold_several
 from advisor.predict.sets import (
     MEASURED_ON,
     AnyWay,
@@ -231,7 +231,8 @@ class KnownSet:
         self, split: Split | None, measured: MeasuredTogether | None
     ) -> Iterator[str]:
         profiles, model = self.outlook.profiles, self.known.model
-        if len(profiles) > ADVISED_JOBS or (split and is_by_physics(split)):
+        by_law = len(profiles) > ADVISED_JOBS or hold_several(profiles)
+        if by_law or (split and is_by_physics(split)):
             yield from _of_law(profiles, measured)
             return
         yield from gpu_warnings(model.manifest, profiles)
@@ -406,7 +407,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         warnings=given.warnings,
         coverage=model.coverage,
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
-        if len(d.profiles) == ADVISED_JOBS
+        if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
         else None,
         picks=None if shown is None else {name: o.name for name, o in shown.items()},
         near=near_miss(d),
@@ -487,8 +488,9 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
 def needs_of(d: Decision) -> Needs:
     """What the jobs take beside SMs and power."""
     memory = [profile.memory_used_mib for profile in d.profiles]
+    each = d.chosen.split.each_gpu
     return Needs(
-        memory_mib=sum(m for m in memory if m) if all(memory) else None,
+        memory_mib=max(sum(memory[n] or 0 for n in on) for on in each) if all(memory) else None,
         memory_of_mib=d.request.memory_mib,
         host_cores=cores_wanted(d.profiles),
         mps_clients=len(d.profiles),
@@ -552,6 +554,12 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
     for profile in profiles:
+        if profile.gpus > 1:
+            yield (
+                f"{profile.job} holds {profile.gpus} GPUs: each step waits for the rank that takes "
+                f"longer, so its speed is that on the GPU where it keeps least; it is taken to "
+                f"exchange gradients once for each of its {profile.rate_unit}"
+            )
         if fills(profile) and "sm_active_percent" in profile.missing:
             yield f"{profile.job} has no counters, and is taken to fill the GPU"
     if guessed := sorted({profile.job for profile in profiles if profile.kernels is None}):

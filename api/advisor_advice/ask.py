@@ -166,7 +166,8 @@ def _answer(
 ) -> Advice:
     """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
-    found = find_profiles(asked.looked_at, settings, asked.gpu_model, file)
+    several = len(asked.names) > 1
+    found = find_profiles(asked.looked_at, settings, asked.gpu_model, file, several_gpus=several)
     known = known_set(read_known(found, settings, asked.gpu_uuid))
     if len(asked.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.

@@ -27,7 +27,7 @@ from advisor.predict.card_factor import (
 from advisor.predict.kernels import Kernels, MeanEstimate, kernels_beside
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import AnyWay, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
@@ -339,6 +339,8 @@ class Conditions:
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""
         since = max((drift.since for drift in self._drifts(profiles).values()), default="")
+        if hold_several(profiles):
+            return {}  # what was measured of its neighbours was on one GPU
         if not since:
             return self.windows
         newer = {
@@ -348,7 +350,8 @@ class Conditions:
 
     def _is_used(self, profiles: Iterable[Profile]) -> bool:
         factor = self.factor
-        return factor is not None and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
+        known = () if factor is None or hold_several(profiles) else profiles
+        return any(factor and factor.gpu_uuid not in p.gpu_uuids for p in known)
 
     def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
         names = [profile.job for profile in profiles]

@@ -172,7 +172,9 @@ def criteria_of(
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
-    profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
+    profile_set = find_profiles(
+        names, settings, launch.gpu_model, launch.profiles, several_gpus=True
+    )
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
     criteria = Request(
@@ -201,7 +203,9 @@ def with_forecast(
     names = [job.name for job in pair.jobs]
     allow = launch.request.allow_unsafe
     try:
-        profile_set = find_profiles(names, settings, launch.gpu_model, launch.profiles)
+        profile_set = find_profiles(
+            names, settings, launch.gpu_model, launch.profiles, several_gpus=True
+        )
     except (InputError, StoreError) as error:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
         notes = count_notes(pair, [host] * len(names), allow_unsafe=allow, joins=joins)
@@ -271,7 +275,8 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
+    names = [job.name for job in pair.jobs]
+    found = find_profiles(names, settings, gpu.model, several_gpus=True)
     profiles = list[Profile]()
     for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True):
         rate = demand or part.solo_rate or profile.whole_gpu_rate
@@ -424,7 +429,7 @@ def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | N
         return 0.0
     at = profile.at([share_percent])
     alone_w = float(at["rate"][0]) / profile.whole_gpu_rate * profile.whole_gpu_power_w
-    saved = 1 - float(at["power_w"][0]) / alone_w
+    saved = 1 - profile.gpus * float(at["power_w"][0]) / alone_w
     return saved if math.isfinite(saved) else None
 
 
@@ -474,6 +479,8 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
         if is_counted and share_percent >= profile.shares[0]
         else None,
         solo_power_w=profile.whole_gpu_power_w,
-        idle_power_w=None if math.isnan(profile.idle_power_w) else profile.idle_power_w,
+        idle_power_w=None
+        if math.isnan(profile.idle_power_w)
+        else profile.gpus * profile.idle_power_w,
         reported=values if job_hash == part.job.job_hash else None,
     )

@@ -3,6 +3,7 @@
 Nothing here loads numpy: a node without it can launch at a split that is given.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
+    ALL_GPUS,
+    MOST_GPUS,
     MOST_JOBS,
     UNIT_NAMES,
     WHOLE,
@@ -21,16 +24,17 @@ from advisor.core.gpu import (
     parse_split,
     units_for_share,
     vendor_of,
+    visible,
 )
-from advisor.core.job import Job
+from advisor.core.job import Job, check_one_gpu
 from advisor.core.records import SETTLE_S
-from advisor.core.wording import count_of, counted
+from advisor.core.wording import count_of, counted, listed
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.job_file import find_job
 from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, split_of
-from advisor.launch.start import check_memory
+from advisor.launch.start import check_set_memory
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,
@@ -162,7 +166,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     made = [way for jobs in request.pairs for way in _make_pairs(jobs, launch, settings)]
     if launch.card:
         for pair, _ in made:
-            check_memory(pair.jobs, launch.card)
+            check_set_memory(pair, launch.card)
     told = [
         (
             replace(pair, alone_s=ALONE_S if _begins_alone(pair, request) else None),
@@ -175,6 +179,14 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
 
 def _begins_alone(pair: LaunchSet, request: LaunchRequest) -> bool:
     """Whether its jobs are to be measured alone first."""
+    if holds := [job.name for job in pair.jobs if job.gpus > 1]:
+        if request.alone:
+            raise InputError(
+                f"jobs beside {holds[0]}, which holds several GPUs, cannot run alone first yet",
+                why="power is that of all its GPUs",
+                fix="leave out --alone",
+            )
+        return False
     if request.alone is not None:
         return request.alone
     is_foreign = any(part.host_spread for part in pair.parts)
@@ -229,6 +241,8 @@ def make_join(
         )
     if not parts:
         raise InputError(f"nobody runs in {status.launch_id} any more")
+    for part in parts:
+        check_one_gpu(part.job.name, part.job.gpus)
     split = split_of((one for one, _ in running), status.sharing)
     if share_percent is not None:
         joined = split.joined_by(Share(share_percent).percent, is_low)
@@ -254,7 +268,7 @@ def _spec(
     notes += ["no more ways of sharing can be tried"] if request.tries > len(made) else []
     return LaunchSpec(
         launch_id=launch_id,
-        gpu=launch.gpu_uuid or str(request.gpu),
+        gpu=visible(launch.card.each) if launch.card else str(request.gpu),
         pairs=tuple(_as_asked(pair, launch) for pair, _ in made),
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
@@ -327,10 +341,11 @@ def _jobs_and_split(
         )
     if request.share_percent is not None:
         raise InputError("a share is of a job that joins", fix="give a split, or the launch")
-    jobs = [frozen(job.job, settings) for job in asked_jobs]
+    jobs = [frozen(job.job, settings, several_gpus=True) for job in asked_jobs]
+    gpus = _gpus_of(jobs, str(request.gpu))
     if text is None:
         return jobs, None
-    split = parse_split(text, count)
+    split = parse_split(text, count, gpus=gpus)
     if split.sharing == "exclusive":
         raise InputError(
             "jobs that run one after the other are not launched together",
@@ -341,7 +356,54 @@ def _jobs_and_split(
             f"{text} has {len(split.shares)} shares, and there are {count} jobs",
             fix="give one share for each job, 100 where it is to have no limit",
         )
-    return jobs, split
+    return jobs, _on_gpus(split, jobs) if gpus > 1 else split
+
+
+def _gpus_of(jobs: Sequence[Job], named: str) -> int:
+    """How many GPUs are held together; one job at most holds several.
+
+    Raises:
+        InputError: several such jobs, or another number of GPUs is named.
+    """
+    several = [job.name for job in jobs if job.gpus > 1]
+    held, count = max(job.gpus for job in jobs), len(named.split(","))
+    if len(several) > 1:
+        raise InputError(
+            f"{listed(several)} hold several GPUs each",
+            why="one such job is launched with neighbours",
+            fix="launch the others elsewhere",
+        )
+    if held != count:
+        who = f"{several[0]} holds" if several else f"{counted(job.name for job in jobs)} share"
+        raise InputError(
+            f"--gpu {named} names {count_of(count, 'GPU')}, and {who} {held}",
+            fix="name as many, such as --gpu 0,1" if several else "name one",
+        )
+    return held
+
+
+def _on_gpus(split: Split, jobs: Sequence[Job]) -> Split:
+    """The split with a GPU for each neighbour, in turn where it does not say.
+
+    Raises:
+        InputError: the job of several GPUs cannot share them so.
+    """
+    if split.sharing == "time-sliced" or split.below_normal:
+        raise InputError(
+            f"jobs of several GPUs are not launched {split} yet",
+            why="ranks that get turns at different times wait for each other, and no priority "
+            "was measured",
+            fix="give shares under MPS, such as 100/50@0/50@1",
+        )
+    if split.gpus:
+        if [job.gpus > 1 for job in jobs] != [gpu == ALL_GPUS for gpu in split.gpus]:
+            raise InputError(
+                f"{split} names no GPU for a neighbour, or one for the job that holds all",
+                fix="write @0 or @1 behind the share of each neighbour, such as 100/50@0/50@1",
+            )
+        return split
+    turn = itertools.cycle(range(MOST_GPUS))
+    return replace(split, gpus=tuple(ALL_GPUS if j.gpus > 1 else next(turn) for j in jobs))
 
 
 def _with_forecast(
@@ -364,11 +426,11 @@ def _needs_numpy(error: ImportError, option: str) -> InputError:
     )
 
 
-def frozen(name: str, settings: Settings) -> Job:
+def frozen(name: str, settings: Settings, *, several_gpus: bool = False) -> Job:
     """A job of the folder of jobs, as its file is now.
 
     Raises:
-        InputError: it cannot be launched.
+        InputError: it cannot be launched, or holds `several_gpus`, and that is not meant.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
         raise InputError(
@@ -377,6 +439,7 @@ def frozen(name: str, settings: Settings) -> Job:
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
     job = find_job(name, settings.jobs_dir, again=True)
+    check_one_gpu(name, 1 if several_gpus else job.gpus)
     if job.workdir and not job.workdir.is_dir():
         raise InputError(
             f"the workdir of {name}, {job.workdir}, does not exist",

@@ -26,7 +26,7 @@ from advisor.placement import solver
 from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
 from advisor.placement.solver import APART, Plan
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
@@ -194,7 +194,8 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     """
     given = known.advise(asked, request)
     decision, jobs = given.decision, Counter(asked.looked_at)
-    if decision.way or asked.running or len(asked.names) <= ADVISED_JOBS:
+    is_set = len(asked.names) > ADVISED_JOBS and not hold_several(decision.profiles)
+    if decision.way or asked.running or not is_set:
         return given
     found, _ = with_known_idle(known.known.found, known.known.model.manifest.fill)
     served = {profile.job for profile in found.profiles if is_served(profile)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.core.gpu import WHOLE, vendor_of
+from advisor.core.job import check_one_gpu
 from advisor.core.records import DOUBTFUL, Record, SoloPoint
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
@@ -79,7 +80,12 @@ class ProfilesOfJob:
 
 
 def find_profiles(
-    names: Sequence[str], settings: Settings, gpu_model: str | None = None, file: Path | None = None
+    names: Sequence[str],
+    settings: Settings,
+    gpu_model: str | None = None,
+    file: Path | None = None,
+    *,
+    several_gpus: bool = False,
 ) -> ProfileSet:
     """The profiles of jobs on a GPU model that all of them were measured on.
 
@@ -87,7 +93,8 @@ def find_profiles(
     the stored and the bundled ones.
 
     Raises:
-        InputError: a job has no profile, or there is not just one GPU model in common.
+        InputError: a job has no profile, there is not just one GPU model in common, or it holds
+            `several_gpus`, and that is not meant.
         StoreError: the store cannot be read.
     """
     stored = stored_points(settings, dict.fromkeys(names))
@@ -105,11 +112,11 @@ def find_profiles(
     for name in names:
         if not known[name].profiles:
             raise no_profile(name, _known(settings, file), points=stored)
-    return on_one_gpu(names, known, gpu_model)
+    return on_one_gpu(names, known, gpu_model, several_gpus=several_gpus)
 
 
 def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
-    """Every profile on a GPU model by name of job, those measured here first, estimates last.
+    """Profiles on one GPU of a model by name of job, those measured here first, estimates last.
 
     Raises:
         StoreError: the store cannot be read.
@@ -118,7 +125,8 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
     names = {point.job for point in (*bundled, *stored)}
     own, theirs = (known_profiles(points, names) for points in (stored, bundled))
     known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
-    return {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
+    found = {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
+    return {name: profile for name, profile in found.items() if profile.gpus == 1}
 
 
 def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
@@ -130,7 +138,7 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
     """
     sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
     found = [make_profiles(undisputed(points)) for points in sources]
-    return {(model, job): p for of in found for (job, model), p in of.items()}
+    return {(model, job): p for of in found for (job, model), p in of.items() if p.gpus == 1}
 
 
 def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
@@ -179,19 +187,25 @@ def or_estimated(
 
 
 def on_one_gpu(
-    names: Sequence[str], profiles_by_job: Mapping[str, ProfilesOfJob], gpu_model: str | None = None
+    names: Sequence[str],
+    profiles_by_job: Mapping[str, ProfilesOfJob],
+    gpu_model: str | None = None,
+    *,
+    several_gpus: bool = False,
 ) -> ProfileSet:
     """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
 
     Raises:
         InputError: no GPU model in common, several that were measured on here, or none of that
-            name.
+            name; or a job holds `several_gpus`, and that is not meant.
     """
     model = _common_model(names, profiles_by_job, gpu_model)
     in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
     others = () if gpu_model else sorted(in_common - {model})
     bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
     profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
+    for profile in profiles:
+        check_one_gpu(profile.job, 1 if several_gpus else profile.gpus)
     return ProfileSet(profiles, bundled, tuple(others))
 
 
@@ -318,6 +332,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 in_bursts=computes_in_bursts(point),
                 gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
                 kernels=probed_kernels(of_model),
+                gpus=point.gpus or 1,
             )
     return found
 

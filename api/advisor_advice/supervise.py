@@ -23,7 +23,7 @@ from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
-from advisor_profiling.testbed import backend_alone, find_gpu, open_source, with_units
+from advisor_profiling.testbed import backend_alone, find_gpus, open_source, with_units
 
 
 def supervise(folder: Path) -> None:
@@ -53,12 +53,15 @@ def _open_context(
     Raises:
         BusyError: another process holds it for longer than the launch may wait.
     """
-    gpu = find_gpu(spec.gpu)
+    gpu = find_gpus(spec.gpu)
     with ExitStack() as stack:
         until_s = time.monotonic() + spec.wait_s
         while True:
             try:
-                stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid, spec.launch_id))
+                with ExitStack() as taken:
+                    for uuid in sorted(one.uuid for one in gpu.each):
+                        taken.enter_context(gpu_lock(settings.lock_dir, uuid, spec.launch_id))
+                    stack.push(taken.pop_all())
                 break
             except BusyError:
                 if time.monotonic() >= until_s or stop_asked():
@@ -68,7 +71,7 @@ def _open_context(
         gpu = with_units(gpu, settings)
         yield LaunchContext(
             gpu=gpu,
-            source=stack.enter_context(closing(open_source(gpu, None, settings))),
+            source=stack.enter_context(closing(open_source(gpu, None, settings, summed=True))),
             environment=settings.job_environment(),
             open_backend=lambda sharing: backend_alone(
                 gpu, "uncapped" if sharing == "time-sliced" else None, settings

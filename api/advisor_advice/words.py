@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
+    ALL_GPUS,
     ISOLATING,
+    MOST_GPUS,
     PRIORITY,
     UNIT_NAMES,
     WHOLE,
@@ -38,6 +40,7 @@ from advisor.decide.decision import (
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
+from advisor.predict.profiles import hold_several
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import ModelAdvice, needs_of, option_of, to_wire
@@ -67,7 +70,7 @@ def first_lines(given: ModelAdvice) -> Said:
     """Headline and named lines of an answer."""
     d = given.decision
     one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
-    if len(d.profiles) == ADVISED_JOBS:
+    if _is_pair(d):
         every = "every split"
         lines = [*(_pair_lines(d, d.way) if d.way else _exclusive_lines(given))]
     else:
@@ -122,7 +125,7 @@ def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
 
 def _verdict(r: Decision) -> str:
     jobs, way = [profile.job for profile in r.profiles], r.way
-    is_pair = len(jobs) == ADVISED_JOBS
+    is_pair = _is_pair(r)
     names = " and ".join(jobs) if is_pair else counted(jobs)
     # One that answers requests cannot wait for another.
     waits = is_pair and not any(map(is_served, r.profiles))
@@ -131,6 +134,9 @@ def _verdict(r: Decision) -> str:
         return f"DO NOT SHARE: {names} {apart}"
     verdict = "SHARE" if r.choice else f"YOUR CALL: {apart}, or share for time"
     low = below_normal_text(jobs[n] for n in way.split.below_normal)
+    if way.split.gpus:
+        limits = "" if way.sharing == "limited" else f" {WORDS[way.sharing]}"
+        return f"{verdict}: {_seats_of_gpus(r, way)}{limits}"
     if way.sharing != "limited":
         return f"{verdict}: {names} {WORDS[way.sharing]}{low}"
     return f"{verdict}: {_seats_of_two(r, way) if is_pair else _seats(r, way)}{low}"
@@ -241,10 +247,31 @@ def _times(name: str, count: int) -> str:
     return f"{count} x {name}" if count > 1 else name
 
 
+def _is_pair(r: Decision) -> bool:
+    return len(r.profiles) == ADVISED_JOBS and not hold_several(r.profiles)
+
+
+def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
+    """Who is on which GPU, and the limits."""
+    unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
+    seats = [_seat(share, unit) for share in option_of(way, r).jobs]
+    on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]
+    each = (
+        f"{listed([seats[n] for n in on if way.split.gpus[n] != ALL_GPUS])} on GPU {number}"
+        for number, on in enumerate(way.split.each_gpu)
+        if len(on) > len(on_all)
+    )
+    return "; ".join((f"{listed(on_all)} on {MOST_GPUS} GPUs", *each))
+
+
 def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
     way, needs, prices = option_of(rated, r), needs_of(r), r.request.policy.prices
     hours = percent(way.gpu_time_saved.value)
-    yield "GPUs", f"1 instead of {len(way.jobs)}: {hours} of the GPU hours saved for the same work"
+    held = [profile.gpus for profile in r.profiles]
+    yield (
+        "GPUs",
+        (f"{max(held)} instead of {sum(held)}: {hours} of the GPU hours saved for the same work"),
+    )
     saved, low, idle = (
         less_or_more(part, 0)
         for part in (way.energy_saved.value, way.energy_saved.low, way.energy_saved_idle.value)
@@ -255,8 +282,9 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
         speeds = [share.speed.value for share in way.jobs]
         alone = zip(speeds, r.profiles, strict=True)
         apart_j = HOUR_S * sum(s * profile.whole_gpu_power_w for s, profile in alone)
-        together = HOUR_S, HOUR_S * way.power_w.value
-        yield "Price", prices.text(together, (HOUR_S * sum(speeds), apart_j))
+        together = HOUR_S * max(held), HOUR_S * way.power_w.value
+        alone_s = HOUR_S * sum(s * gpus for s, gpus in zip(speeds, held, strict=True))
+        yield "Price", prices.text(together, (alone_s, apart_j))
     elif r.call:
         yield "Price", BY_PRICE
     counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
@@ -265,13 +293,13 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
         _kept(_times(job, n), speed, p99, alone_ms[job]) for (job, speed, p99), n in counts.items()
     )
     yield "Each", "; ".join(each)
-    held = [f"power {way.power_w.value:.0f} W"]
+    taken = [f"power {way.power_w.value:.0f} W"]
     if needs.memory_mib is not None:
-        held.append(_memory([needs.memory_mib], needs.memory_of_mib))
+        taken.append(_memory([needs.memory_mib], needs.memory_of_mib))
     if needs.host_cores is not None:
-        held.append(count_of(max(1, round(needs.host_cores)), "host core"))
+        taken.append(count_of(max(1, round(needs.host_cores)), "host core"))
     fault = "a fault of one leaves the others" if way.isolates else _fault(r)
-    yield "Risk", f"{fault}; {', '.join(held)}"
+    yield "Risk", f"{fault}; {', '.join(taken)}"
     if not way.isolates:
         yield "Apart", _isolated(r)
     yield from _near(near_miss(r))
@@ -284,7 +312,7 @@ def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     yield "Apart", f"{_SEPARATE}; {_fault(r)}"
     if given.gpus:
         yield "GPUs", f"{len(given.gpus)} instead of {len(r.profiles)}: {'; '.join(given.gpus)}"
-    if not r.apart.violations:
+    if not (r.apart.violations or hold_several(r.profiles)):
         yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
     yield from _near(near_miss(r))
 
@@ -314,7 +342,8 @@ def _isolated(r: Decision) -> str:
 
 def launch_command(r: Decision, way: RatedSplit) -> str:
     """The command that runs the jobs so."""
-    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}"
+    gpus = " --gpu 0,1" if way.split.gpus else ""
+    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}{gpus}"
 
 
 def ways_not_taken(r: Decision) -> Iterator[str]:

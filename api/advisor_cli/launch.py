@@ -63,7 +63,7 @@ from advisor_cli.launch_text import (
     statuses,
 )
 from advisor_profiling import SUPERVISOR
-from advisor_profiling.testbed import find_gpu, with_units
+from advisor_profiling.testbed import find_gpus, with_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Rules:
             help="Of the job that joins, percent; if not given, the best beside the rest",
         ),
     ] = None
-    gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0"
+    gpu: Annotated[str, typer.Option(help="Index or UUID; 0,1 for a job that holds two GPUs")] = "0"
     objective: ObjectiveOption = None
     allow_unsafe: AllowUnsafe = False
     stop_on_wrong_results: Annotated[
@@ -229,7 +229,7 @@ def _together(text: str) -> tuple[str, ...]:
 def _see_gpu(name: str, settings: Settings, *, needed: bool = True) -> Gpu | None:
     """The GPU; None where there is none and it is not needed."""
     try:
-        return with_units(find_gpu(name), settings)
+        return with_units(find_gpus(name), settings)
     except SourceError:
         if needed:
             raise
@@ -305,9 +305,9 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
     tried = f", each way for {spec.try_s:g} s and the best to its end" if spec.try_s else ""
     yield f"nothing is started; on GPU {spec.gpu} ({seen}){tried}:"
     for pair in spec.pairs:
-        memory = pair.memory(gpu and gpu.memory_mib)
+        card_mib = gpu and gpu.memory_mib
         yield f"{as_asked(job.name for job in pair.jobs)} at {pair.split}"
-        shares = zip(pair.parts, pair.shares(memory.card_mib), strict=True)
+        shares = zip(pair.parts, pair.shares(card_mib), strict=True)
         for (part, share), alike in groupby(shares):
             units = f", {part.units} units" if part.units is not None else ""
             yield f"  {as_asked([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
@@ -318,7 +318,7 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             )
         if pair.alone_s:
             yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
-        yield f"  memory: {_memory_text(memory)}"
+        yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
         if pair.forecast:
             yield f"  {_expected(pair, pair.forecast)}"
             rests = _rests(pair, pair.forecast) if spec.when_one_ends == "keep" else ()

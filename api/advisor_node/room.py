@@ -421,7 +421,7 @@ class ReferenceCache:
 
 def reference_of(points: Iterable[SoloPoint]) -> Reference:
     """The reference in the points of one job on one GPU model."""
-    good = [p for p in points if is_usable(p) and not DOUBTFUL & set(p.flags)]
+    good = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
     whole = [point for point in good if point.share_percent == WHOLE]
     if not whole:
         return Reference()

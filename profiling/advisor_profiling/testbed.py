@@ -16,12 +16,12 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
-from advisor.core.gpu import Gpu, Share, vendor_of
+from advisor.core.gpu import MOST_GPUS, Gpu, Share, vendor_of
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
 from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint, grouped
 from advisor.core.telemetry import (
@@ -34,6 +34,7 @@ from advisor.core.telemetry import (
     TEMPERATURE_GPU,
     Channel,
     Readings,
+    SeveralGpus,
     TelemetrySource,
     channels_of,
 )
@@ -257,12 +258,11 @@ def live_testbed(
 @contextmanager
 def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Generator[Backend]:
     """What enforces shares, as `backend_alone` says, on a GPU that is ours until the end."""
-    gpu = find_gpu(gpu_name)
-    with (
-        gpu_lock(settings.lock_dir, gpu.uuid),
-        closing(backend_alone(with_units(gpu, settings), mode, settings)) as backend,
-    ):
-        yield backend
+    gpu = find_gpus(gpu_name)
+    with ExitStack() as stack:
+        for uuid in sorted(one.uuid for one in gpu.each):
+            stack.enter_context(gpu_lock(settings.lock_dir, uuid))
+        yield stack.enter_context(closing(backend_alone(with_units(gpu, settings), mode, settings)))
 
 
 def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
@@ -270,7 +270,8 @@ def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     backend = open_backend(gpu, mode, settings)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
-        check_alone(gpu)
+        for one in gpu.each:
+            check_alone(one)
     return backend
 
 
@@ -333,6 +334,25 @@ def find_gpu(name: str) -> Gpu:
     return replace(found[0], beside=tuple(gpu.uuid for gpu in gpus if gpu is not found[0]))
 
 
+def find_gpus(names: str) -> Gpu:
+    """The GPUs with these indices or UUIDs, divided by commas: the first, with the others.
+
+    Raises:
+        InputError: there is no such GPU, one is named twice, there are too many, or they are not
+            NVIDIA's of one model.
+    """
+    first, *others = [find_gpu(name.strip()) for name in names.split(",")]
+    alike = [gpu for gpu in others if (gpu.model, gpu.vendor) == (first.model, "nvidia")]
+    different = {first.uuid, *(gpu.uuid for gpu in alike)}
+    if not len(others) < len(different) <= MOST_GPUS:
+        raise InputError(
+            f"no job holds {', '.join(f'{gpu.index} ({gpu.model})' for gpu in (first, *others))}",
+            why="its ranks wait for each other, and share each GPU under MPS",
+            fix=f"name one GPU, or {MOST_GPUS} different NVIDIA GPUs of one model: --gpu 0,1",
+        )
+    return replace(first, others=tuple(others))
+
+
 def with_units(gpu: Gpu, settings: Settings) -> Gpu:
     """Read the number of SMs or CUs where nothing lowers it: outside MPS, without a mask."""
     if gpu.units_total is not None:
@@ -341,7 +361,9 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
     if gpu.vendor == "amd":
         return replace(gpu, units_total=look_hip(base | {"ROCR_VISIBLE_DEVICES": str(gpu.index)}))
     alone = base | {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
-    return replace(gpu, units_total=look(alone)[0].units)
+    units = look(alone)[0].units
+    others = tuple(replace(other, units_total=units) for other in gpu.others)  # of the same model
+    return replace(gpu, units_total=units, others=others)
 
 
 def check_alone(gpu: Gpu) -> None:
@@ -373,8 +395,15 @@ def strangers(gpu: Gpu) -> list[int]:
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 
-def open_source(gpu: Gpu, name: SourceName | None, settings: Settings) -> TelemetrySource:
-    """Telemetry of a GPU; None: the vendor's own library."""
+def open_source(
+    gpu: Gpu, name: SourceName | None, settings: Settings, *, summed: bool = False
+) -> TelemetrySource:
+    """Telemetry of a GPU, or the mean or sum of several; None: the vendor's own library."""
+    if gpu.others:
+        each = list[TelemetrySource]()
+        with undone_by(lambda: [source.close() for source in each]):
+            each.extend(open_source(replace(g, others=()), name, settings) for g in gpu.each)
+        return SeveralGpus(each, summed=summed)
     match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
         case "nvml":
             return nvml.NvmlSource(gpu.uuid)
@@ -395,7 +424,9 @@ def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     """
 
     def computing() -> list[int]:
-        return nvml.context_pids(gpu.uuid) if gpu.vendor == "nvidia" else []
+        if gpu.vendor != "nvidia":
+            return []
+        return [pid for one in gpu.each for pid in nvml.context_pids(one.uuid)]
 
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":

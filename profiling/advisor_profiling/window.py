@@ -25,6 +25,8 @@ from advisor.core.records import (
     BACKLOG,
     CORE_PERCENT,
     COUNTER_BOUND,
+    GPUS_ALIKE,
+    GPUS_DIFFER,
     HEAT,
     IDLE_PERCENT,
     Counters,
@@ -44,6 +46,7 @@ from advisor.core.telemetry import (
     POWER_GPU,
     POWER_LIMIT,
     POWER_MEMORY,
+    POWER_SPREAD,
     TEMPERATURE_GPU,
     Channel,
     Readings,
@@ -356,7 +359,7 @@ def memory_power_w(
     return statistics.fmean(known)
 
 
-_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY)
+_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD)
 _STATE_INTERVAL_S = 0.25
 
 
@@ -401,6 +404,7 @@ class MeasuredWindow:
     power: MeanEstimate | None
     counter_power_w: float | None
     memory_power_w: float | None = None
+    power_spread_w: float | None = None
     counters: Counters
     sm_clock_mhz: float | None
     memory_clock_mhz: float | None
@@ -486,6 +490,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         memory_power_w=memory_power_w(
             log.memory_power, watch.source.channels, log.begun_s, power and power.mean
         ),
+        power_spread_w=_mean([s[POWER_SPREAD] for s in states]),
         counters=counters,
         sm_clock_mhz=_mean([s[CLOCK_SM] for s in states]),
         memory_clock_mhz=_mean([s[CLOCK_MEMORY] for s in states]),
@@ -785,6 +790,7 @@ def to_point(result: WindowResult, conditions: RunConditions) -> Point:
         mode=conditions.mode,
         reported=write_first(result.reported[0]),
         input_fingerprint=result.target.specs[0].job.input_fingerprint,
+        gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
         **measured,
     )
 
@@ -836,6 +842,8 @@ def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]
         ),
         "throttled": bool(window.throttle_reasons),
         HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
+        GPUS_DIFFER: window.power is not None
+        and (window.power_spread_w or 0.0) > GPUS_ALIKE * window.power.mean,
         "counter-mismatch": window.counter_disagrees,
         "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
         "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),

@@ -6,12 +6,14 @@ import signal
 from dataclasses import fields
 
 import pytest
-from host import UUID, FakeHost
+from fanned_out import two_gpus
+from host import OTHER_UUID, UUID, FakeHost
 from launched import (
     await_end,
     await_nobody,
     await_status,
     detached,
+    folder,
     launch,
     stop,
     wait_for_line,
@@ -21,6 +23,7 @@ from reading import answer_of, some
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
 from advisor.formats.wire import read
+from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor_data import open_store
 
@@ -191,3 +194,50 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
         assert done.returncode == 2, (options, done.stderr)
         assert message in done.stderr
     assert not (jobs.folder / "home" / "launches").exists()
+
+
+ON_TWO = ("ranks", "one", "two", "--gpu", "0,1")
+
+
+def test_a_job_of_two_gpus_runs_with_a_neighbour_on_each(jobs: FakeHost) -> None:
+    """All are clients of one daemon, each sees its own GPUs, and power is that of both."""
+    both = two_gpus(jobs)
+    jobs.write_job("ranks", gpus=2)
+    asked = (*ON_TWO, "--split", "100/50@0/50@1", "--duration", "5", "--json")
+    status = answer_of(jobs.advisor("launch", *asked, **both).stdout.splitlines()[-1])
+    assert (status["state"], status["power_limit_w"]) == ("stopped", 1400)
+    assert [job["units_granted"] for job in status["jobs"]] == [132, 66, 66]
+    (seen,) = status["observations"]
+    # 80 W of each GPU, and what jobs draw, which all fakes draw on the first.
+    assert seen["power_w"] == pytest.approx(2 * 80 + 420 + 220 + 220, rel=0.1)
+    assert "several-gpus" in seen["flags"]
+    spec = LaunchFolder(folder(jobs, status["launch_id"])).read_spec()
+    assert (spec.gpu, str(spec.pairs[0].split)) == (f"{UUID},{OTHER_UUID}", "100/50@0/50@1")
+    planned = jobs.advisor("launch", *ON_TWO, "--split", "100/50/50", "--dry-run", **both)
+    told = [line.strip() for line in planned.stdout.splitlines() if "VISIBLE" in line]
+    own = (f"{UUID},{OTHER_UUID}", UUID, OTHER_UUID)
+    assert told == [f"CUDA_VISIBLE_DEVICES={gpus}" for gpus in own]
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=" in planned.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("ranks", "one", "--split", "100/50"), "--gpu 0 names 1 GPU, and ranks holds 2"),
+        (
+            ("one", "two", "--split", "50/50", "--gpu", "0,1"),
+            "names 2 GPUs, and one and two share 1",
+        ),
+        ((*ON_TWO, "--split", "time-sliced"), "are not launched time-sliced yet"),
+        ((*ON_TWO, "--split", "100/50@0/50"), "names no GPU for a neighbour"),
+        ((*ON_TWO, "--split", "100/50@0/50@1", "--alone"), "cannot run alone first yet"),
+        ((*ON_TWO, "--split", "100/50@0/50@2"), "names GPU 2 of 2"),
+    ],
+)
+def test_what_is_not_launched_of_two_gpus_yet(
+    jobs: FakeHost, asked: tuple[str, ...], says: str
+) -> None:
+    both = two_gpus(jobs)
+    jobs.write_job("ranks", gpus=2)
+    done = jobs.advisor("launch", *asked, **both)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr

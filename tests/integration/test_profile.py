@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from fanned_out import two_gpus
 from host import UUID, FakeHost
 from reading import some
 
@@ -159,3 +160,16 @@ def test_left_over_job_is_ended_before_measuring(host: FakeHost) -> None:
         host.write_job("steady")
         profile(host, "steady", *ONE)
         assert left.wait(5) == -signal.SIGTERM
+
+
+def test_a_job_that_holds_two_gpus_is_measured_on_both(host: FakeHost) -> None:
+    """One process under one daemon of both; readings are means, and that they differ is said."""
+    host.write_job("ranks", gpus=2)
+    both = two_gpus(host)
+    rows = profile(host, "ranks", "--gpu", "0,1", **both)["points"]
+    assert [row["units_granted"] for row in rows] == [26, 66, 132]
+    # The fake job draws on the first GPU alone: 80 W are those of the other.
+    assert [row["power_w"] for row in rows] == pytest.approx([130, 190, 290], rel=0.02)
+    assert {(row["gpus"], "gpus-differ" in row["flags"]) for row in rows} == {(2, True)}
+    one = host.advisor("profile", "ranks", *ONE, **both)
+    assert (one.returncode, "ranks holds 2 GPUs, and --gpu 0 names 1" in one.stderr) == (2, True)

@@ -3,12 +3,17 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from recommending import as_json, error, recommend
+from typer.testing import CliRunner
 
 from advisor.errors import InputError, NoSplitError
+from advisor_cli.app import app
+from advisor_data.bundled import bundled_solo_points
+from advisor_data.files import write_points
 
 PAIR = ("fft", "resnet50-train-b2")
 H100 = ("--gpu-model", "h100")
@@ -111,3 +116,29 @@ def test_a_near_miss_says_what_accepts_it() -> None:
     options = told.partition("accept it with ")[2].partition(" More")[0].split()
     assert options[::2] == ["--min-speed"]
     assert as_json(*MIXED[:-2], *options)["verdict"] == "share"
+
+
+def test_a_job_of_two_gpus_gets_a_neighbour_on_each(tmp_path: Path) -> None:
+    """Which sits where, limits, speeds, GPU hours of both; what is not known yet is refused."""
+    file = tmp_path / "solo.jsonl"
+    of_rank = [p for p in bundled_solo_points({"bert-train"}) if p.gpu_model == "NVIDIA H200"]
+    write_points(file, [replace(point, job="ranks", gpus=2) for point in of_rank])
+    given = ("--profiles", str(file))
+    neighbours = ("albert-train-b2", "bert-serve-30")
+    told = as_json("ranks", *neighbours, *given)["choice"]
+    assert re.fullmatch(r"[\d.]+/100@0/100@1", told["split"])
+    seen = [share["environment"]["CUDA_VISIBLE_DEVICES"] for share in told["jobs"]]
+    assert seen == ["0,1", "0", "1"]
+    speeds = [share["speed"]["value"] for share in told["jobs"]]
+    hours = 1 - 2 / (2 * speeds[0] + sum(speeds[1:]))
+    assert told["gpu_time_saved"]["value"] == pytest.approx(hours)
+    text = " ".join(recommend("ranks", *neighbours, *given).split())
+    assert "on 2 GPUs; albert-train-b2 on GPU 0; bert-serve-30 on GPU 1" in text
+    assert f"Start advisor launch ranks {' '.join(neighbours)} --split {told['split']}" in text
+    assert "GPUs 2 instead of 4: " in text
+    for wrong in (("ranks",), ("--isolate",), ("--max-power", "900")):
+        assert "which holds several GPUs, cannot" in error(
+            InputError, "ranks", "triad", *wrong, *given
+        )
+    done = CliRunner().invoke(app, ["place", "ranks", "triad:2", "--gpus", "3", *given])
+    assert "ranks holds 2 GPUs, which is not possible here yet" in str(done.exception)

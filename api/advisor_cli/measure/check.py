@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from advisor.core.gpu import SM_QUANTUM, Gpu, Share, percent_for_units
+from advisor.core.job import check_one_gpu
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.files import open_home
@@ -99,6 +100,7 @@ def _check_job(
         JobError: the job does not run, or reports nothing on the whole GPU.
     """
     job = with_fingerprint(find_job(name, settings.jobs_dir))
+    check_one_gpu(name, job.gpus)
     console = plain_console(stderr=True)
     total, run = gpu.units_total or 0, new_run(Clock().utc())
     shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]

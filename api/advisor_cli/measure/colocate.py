@@ -479,7 +479,7 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     for fault in found[0][1]:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
     sound = next((jobs for jobs, _ in found if jobs), list[Job]())
-    return {job.name: job for job in sound}
+    return {job.name: job for job in sound if job.gpus == 1}
 
 
 def _total(answers: Sequence[ReportJson]) -> ReportJson:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from advisor.core.gpu import Gpu
-from advisor.core.job import Job
+from advisor.core.job import Job, check_one_gpu
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
@@ -64,6 +64,8 @@ def _profile_on_nodes(
         raise InputError(f"{twice[0]} is named twice", fix="name each job once")
     check_engine(on, asked.gpu)
     jobs = [named_job([word], settings, replayed=False) for word in what]
+    for job in jobs:
+        check_one_gpu(job.name, job.gpus)
     # What changes a job makes it another shard, whose old answer does not count.
     names = [f"{job.name}-{job.job_hash}" for job in jobs]
     wanted = FanOut(

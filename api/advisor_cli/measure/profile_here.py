@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,7 +13,7 @@ from rich.console import Console
 from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
 from advisor.core.job import Job, ProgressKind, ProgressSettings
 from advisor.core.records import SoloPoint
-from advisor.core.wording import measuring
+from advisor.core.wording import count_of, measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.formats.rows import to_row
@@ -47,7 +47,7 @@ from advisor_profiling.campaign.campaign import (
 )
 from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.reports import ConsoleReporter, problems
-from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpu
+from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
 from advisor_profiling.window import Clock, WindowRules, rules_for
 
 _Number = TypeVar("_Number", int, float)
@@ -75,7 +75,9 @@ class ProfileRequest:
     units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8
-    gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0"
+    gpu: Annotated[
+        str, typer.Option(help="Index, UUID or `replay`; 0,1 for a job that holds two GPUs")
+    ] = "0"
     source: Telemetry = None
     mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
     noise: Noise = False
@@ -148,13 +150,21 @@ class ProfileRequest:
         Raises:
             InputError: there is none, or not one alone.
         """
+        gpus = len(self.gpu.split(","))
         if self.name is None:
-            return named_job(self.what, settings, replayed=self.replayed)
+            job = named_job(self.what, settings, replayed=self.replayed)
+            if job.gpus != gpus:
+                raise InputError(
+                    f"{job.name} holds {count_of(job.gpus, 'GPU')}, and --gpu {self.gpu} names "
+                    f"{gpus}",
+                    fix="name as many, such as --gpu 0,1, or set gpus in its job file",
+                )
+            return job
         if self.progress is None and self.pattern is None and not self.replayed:
             return _searched_job(self.name, self.what, self.gpu, settings)
         kind = self.progress or ("output" if self.pattern else "counter")
         progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
-        return inline_job(self.name, self.what, progress)
+        return replace(inline_job(self.name, self.what, progress), gpus=gpus)
 
 
 def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
@@ -170,7 +180,7 @@ def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Setting
         return known
     job = inline_job(name, command, ProgressSettings())
     check_program(job, settings.job_environment())
-    card = find_gpu(gpu)  # before the command is watched in vain
+    card = find_gpus(gpu)  # before the command is watched in vain
     say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
     environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
     known = find_progress(command, environment, computes=lambda: computes(card))
@@ -178,7 +188,7 @@ def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Setting
         counted = shlex.join(known.command)
         say(f"it prints no count and runs PyTorch, so {counted} counts its steps", err=True)
     _tell_found(name, known)
-    job = inline_job(name, known.command, known.found.progress)
+    job = replace(inline_job(name, known.command, known.found.progress), gpus=len(card.each))
     if not file.exists():
         save_job(job, file)
         say(f"kept as {file}", err=True)
@@ -305,7 +315,7 @@ def profile(
         units: Exact counts of SMs.
         repeats: Windows per share.
         window: Longest window, s.
-        gpu: Index, UUID or `replay`.
+        gpu: Index, UUID or `replay`; `0,1` for a job that holds two GPUs.
         source: Telemetry; the vendor's if not given.
         mode: How shares are enforced.
         noise: Replay with the measured noise.

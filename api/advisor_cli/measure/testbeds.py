@@ -32,7 +32,7 @@ from advisor_profiling.testbed import (
     ReplayTestbed,
     SourceName,
     Testbed,
-    find_gpu,
+    find_gpus,
     live_testbed,
 )
 
@@ -142,7 +142,7 @@ def known_timing(
     records = known_sensors(settings.home) if live else []
     # Without a driver the testbed says so, where one is needed at all.
     with suppress(SourceError):
-        card = find_gpu(gpu) if records else None
+        card = find_gpus(gpu) if records else None
         record = card and record_for(card.uuid, card.model, card.driver or "", records)
         if card and record:
             if record.gpu_uuid != card.uuid:

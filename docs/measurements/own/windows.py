@@ -93,6 +93,17 @@ def p99_ms(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
     return None
 
 
+def percent_between(samples: tuple[Any, Any]) -> dict[str, float]:
+    """Counters between two samples of a GPU, by the names of `GPM`."""
+    asked = pynvml.c_nvmlGpmMetricsGet_t()
+    asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
+    asked.sample1, asked.sample2 = samples
+    for place, number in enumerate(GPM.values()):
+        asked.metrics[place].metricId = number
+    pynvml.nvmlGpmMetricsGet(asked)
+    return {name: asked.metrics[n].value for n, name in enumerate(GPM)}
+
+
 def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> dict[str, Any]:
     """One window."""
     for process in together:
@@ -114,19 +125,13 @@ def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> d
     waited_s = time.perf_counter() + 3
     while time.perf_counter() < waited_s and not all(process.waits() for process in together):
         time.sleep(0.01)
-    asked = pynvml.c_nvmlGpmMetricsGet_t()
-    asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(GPM)
-    asked.sample1, asked.sample2 = samples
-    for place, number in enumerate(GPM.values()):
-        asked.metrics[place].metricId = number
-    pynvml.nvmlGpmMetricsGet(asked)
     return {
         "jobs": [process.name for process in together],
         "rates_per_s": [(b[0] - a[0]) / took_s for a, b in zip(before, after, strict=True)],
         "p99_ms": [p99_ms(a[1], b[1]) for a, b in zip(before, after, strict=True)],
         "window_s": took_s,
         "power_w": sum(watts) / len(watts),
-        "percent": {name: asked.metrics[n].value for n, name in enumerate(GPM)},
+        "percent": percent_between(samples),
         "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
         "at_s": time.time(),
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.core import gpu as cu_mask
 from advisor.core.gpu import (
+    ALL_GPUS,
     EQUAL,
     EXCLUSIVE,
     MEMORY_PART,
@@ -311,6 +312,18 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
 )
 def test_texts(text: str, split: Split) -> None:
     assert parse_split(text) == split
+
+
+def test_neighbours_of_a_job_of_two_gpus_have_one_each() -> None:
+    text = "100/50@0/100@1"
+    split = parse_split(text, 3, gpus=2)
+    assert (str(split), split.sharing, split.gpus) == (text, "limited", (ALL_GPUS, 0, 1))
+    assert (split.each_gpu, split_shares(split)[2].gpu) == (((0, 1), (0, 2)), 1)
+    seen = [own["CUDA_VISIBLE_DEVICES"] for own in split_environments(split, 132, "nvidia")]
+    assert seen == ["0,1", "0", "1"]
+    for gpus, wrong in ((1, text), (2, "100/100@2")):
+        with pytest.raises(InputError, match="names GPU"):
+            parse_split(wrong, gpus=gpus)
 
 
 NO_LIMIT = (

@@ -13,7 +13,7 @@ from ended_launches import PAIR, launch_id
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.core.gpu import NINE, TIME_SLICED, UNCAPPED, Split
+from advisor.core.gpu import ALL_GPUS, NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.job import Job
 from advisor.core.objectives import Interval
 from advisor.errors import BusyError, InputError
@@ -197,9 +197,10 @@ A, B = (Job(name=name, command=(name,)) for name in "ab")
 
 
 LOW = Split((50.0, 100.0), below_normal=(0,))
+ON_TWO = Split((100.0, 50.0), gpus=(ALL_GPUS, 1))
 
 
-@given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, LOW, Split((20.0, 30.0, 50.0))]))
+@given(st.sampled_from([*NINE, UNCAPPED, TIME_SLICED, LOW, ON_TWO, Split((20.0, 30.0, 50.0))]))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
@@ -207,7 +208,7 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
     (pair,) = json.loads(text)["pairs"]
     low = list(split.below_normal)
     wanted = {"shares": list(split.shares), "sharing": split.sharing, "below_normal": low}
-    assert pair["split"] == wanted
+    assert pair["split"] == {**wanted, "gpus": list(split.gpus)}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
     assert loads(LaunchSpec, text) == spec
 

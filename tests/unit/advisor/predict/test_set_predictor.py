@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
-from advisor.core.gpu import EQUAL, EXCLUSIVE, Split, without_limits
+from advisor.core.gpu import ALL_GPUS, EQUAL, EXCLUSIVE, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles
@@ -450,3 +451,68 @@ def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
     assert after.speeds[2, 0, 0] == before.speeds[2, 0, 0] == 1, "no faster than alone"
     assert after.power_w[1, 0] < before.power_w[1, 0] < before.power_w[2, 0] < after.power_w[2, 0]
     assert after.efficiency_factors[0, 0] < before.efficiency_factors[0, 0]
+
+
+ON_BOTH = (ALL_GPUS, 0, 1)
+
+
+def ranks(**fields: Any) -> Profile:
+    """A training on two GPUs that fills them: 2,000 kernels of 50 us for each of its 10 steps/s."""
+    kernels = Kernels(
+        per_unit=200, per_unit_stderr=1, hold_s=50e-6, hold_stderr_s=1e-6, source="probe"
+    )
+    return replace(job("ranks", 95.0, 500.0), gpus=2, kernels=kernels, **fields)
+
+
+def neighbour(hold_s: float, *, rate: float = 100.0, sm: float = 95.0) -> Profile:
+    """One kernel of such a length for each unit, 100 a second."""
+    kernels = Kernels(
+        per_unit=1.0, per_unit_stderr=0.01, hold_s=hold_s, hold_stderr_s=1e-6, source="probe"
+    )
+    return replace(job(f"n{hold_s}", sm), kernels=kernels)
+
+
+def test_ranks_are_as_fast_as_on_the_gpu_where_they_keep_least() -> None:
+    """Alike neighbours on both cost little more than one: both ranks wait at the same time."""
+    heavy, light = neighbour(9e-3), neighbour(1e-4, sm=5.0)
+    both, one = Split((100.0,) * 3, "uncapped", (), ON_BOTH), Split((100.0,) * 2, "uncapped")
+    alone = [predicted([replace(ranks(), gpus=1), n], one) for n in (heavy, light)]
+    least = min(p.parts[0].speed.value for p in alone)
+    found = predicted([ranks(), heavy, light], both)
+    assert 0.8 * least < found.parts[0].speed.value <= least
+    # The waiting rank leaves its neighbour the time; the slower one's neighbour gets what it did.
+    assert found.parts[2].speed.value >= alone[1].parts[1].speed.value
+    assert found.parts[1].speed.value == pytest.approx(alone[0].parts[1].speed.value, rel=0.02)
+    # What is drawn is that of both GPUs, with the waiting rank's less.
+    assert found.power_w.value < sum(p.power_w.value for p in alone)
+
+
+def test_chance_makes_ranks_later_where_each_meets_few_long_kernels() -> None:
+    """Clark's maximum: two equal normal waits are later than either, by 0.56 of their spread."""
+    few, many = neighbour(9e-3), replace(neighbour(9e-3), job="other")
+    both = Split((100.0,) * 3, "uncapped", (), ON_BOTH)
+    first, second = (predicted([ranks(), few, of], both) for of in (few, many))
+    assert first.parts[0].speed == second.parts[0].speed
+    alone = predicted([replace(ranks(), gpus=1), few], Split((100.0,) * 2, "uncapped"))
+    assert first.parts[0].speed.value < alone.parts[0].speed.value
+    # Limits that leave each SMs of its own: no kernels are met, and the slower GPU decides.
+    halves = Split((50.0,) * 3, "limited", (), ON_BOTH)
+    own = predicted([replace(ranks(), gpus=1), few], EQUAL)
+    apart = predicted([ranks(), few, few], halves)
+    assert apart.parts[0].speed.value == pytest.approx(own.parts[0].speed.value)
+    assert apart.power_w.value == pytest.approx(2 * own.power_w.value)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "split"),
+    [
+        ([ranks(), ranks(), job("a")], Split((100.0,) * 3, "uncapped", (), ON_BOTH)),
+        ([ranks(), job("a")], without_limits("time-sliced")),
+        ([ranks(), job("a")], without_limits("uncapped")),
+    ],
+)
+def test_what_was_not_measured_of_two_gpus_is_refused(
+    profiles: list[Profile], split: Split
+) -> None:
+    with pytest.raises(InputError):
+        predicted(profiles, split)

@@ -73,6 +73,7 @@ def test_gpus_are_described_and_found_as_the_driver_does(nvml: FakeNvml, ask: As
         "driver": "580.1",
         "compute_mode": "exclusive-process",
         "beside": [],
+        "others": [],
         "mig": True,
     }
 
