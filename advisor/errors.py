@@ -174,11 +174,10 @@ STOPPED, BROKEN_PIPE = 130, 141
 def exit_codes() -> list[tuple[int, str, str]]:
     """All exit codes of commands, with the `code` of the error in JSON, and what they mean."""
     errors = [error for error in AdvisorError.__subclasses__() if error.__module__ == __name__]
-    told = [(e.exit_code, e.code, (e.__doc__ or "").splitlines()[0]) for e in errors]
     return [
         (0, "", 'It did what was asked; "do not share" is an answer.'),
         (1, AdvisorError.code, "Another fault; `doctor`: something is missing."),
-        *sorted(told),
+        *sorted((e.exit_code, e.code, (e.__doc__ or "").splitlines()[0]) for e in errors),
         (STOPPED, "", "Stopped by Ctrl-C or SIGTERM; what was measured by then is kept."),
         (BROKEN_PIPE, "", "Nobody reads the output any more."),
     ]

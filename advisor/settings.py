@@ -7,7 +7,7 @@ import pwd
 import stat
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,21 +50,11 @@ def output_bytes(environment: Mapping[str, str]) -> int:
     Raises:
         InputError: the environment has no such size.
     """
-    return int(_output_mib(environment) * 2**20 / 2)
+    return int(_bound(environment, OUTPUT_MIB) * 2**20 / 2)
 
 
-def _output_mib(environment: Mapping[str, str]) -> float:
-    wanted = f"a size in MiB, {LEAST_OUTPUT_MIB:g} or more"
-    return _bound(environment, OUTPUT_MIB, LEAST_OUTPUT_MIB, wanted)
-
-
-def _bound(
-    environment: Mapping[str, str],
-    name: str,
-    least: float = 0.0,
-    wanted: str = "0 (no bound) or a number above it",
-) -> float:
-    given = environment.get(name)
+def _bound(environment: Mapping[str, str], name: str) -> float:
+    given, least = environment.get(name), LEAST_OUTPUT_MIB if name == OUTPUT_MIB else 0.0
     try:
         number = float(given) if given else _DEFAULTS[name]
     except ValueError:
@@ -72,7 +62,9 @@ def _bound(
     if not least <= number < math.inf:
         raise InputError(
             f"{name} is {given}",
-            why=f"it is {wanted}",
+            why=f"it is a size in MiB, {least:g} or more"
+            if least
+            else "it is 0 (no bound) or a number above it",
             fix=f"set it to such a number, or unset it: {_DEFAULTS[name]:g}",
         )
     return number
@@ -147,8 +139,7 @@ class Settings:
     def job_environment(self) -> dict[str, str]:
         """The environment without secrets and without the variables that set or lift a limit."""
         # A job that speaks to systemd would speak for the service.
-        of_systemd = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
-        left_out = (*LIMIT_VARIABLES, *SECRETS, *of_systemd)
+        left_out = (*LIMIT_VARIABLES, *SECRETS, "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
         return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
 
@@ -204,8 +195,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 def written(environment: Mapping[str, str]) -> dict[str, str]:
     """What the file of the user sets, by the names of variables."""
     path = config_path(environment)
-    secret = [name for name in KEYS if variable_of(name) in SECRETS]
-    found = _read_config(path, KEYS, secret) if path else {}
+    found = _read_config(path) if path else {}
     return {variable_of(name): value for name, value in found.items()}
 
 
@@ -230,7 +220,7 @@ def _read(environment: Mapping[str, str]) -> Settings:
             launch_days=_bound(environment, LAUNCH_DAYS) or math.inf,
             launch_gib=_bound(environment, LAUNCH_GIB) or math.inf,
             audit_days=_bound(environment, AUDIT_DAYS) or math.inf,
-            output_mib=_output_mib(environment),
+            output_mib=_bound(environment, OUTPUT_MIB),
         ),
         environment=dict(environment),
     )
@@ -341,13 +331,8 @@ def config_path(environment: Mapping[str, str]) -> Path | None:
     return Path(config) / "advisor/config.toml" if config else None
 
 
-def _read_config(path: Path, known: Collection[str], secret: Collection[str]) -> dict[str, str]:
-    """The values of a file, as text; a key that is unknown is refused.
-
-    Args:
-        path: The file; where it is not there, nothing is set.
-        known: Names that it may set.
-        secret: Those for which nobody else may read it.
+def _read_config(path: Path) -> dict[str, str]:
+    """The values of a file, as text, none where it is not there; a key that is unknown is refused.
 
     Raises:
         UnsafeFileError: another user may have written it, or may read a secret in it.
@@ -365,11 +350,13 @@ def _read_config(path: Path, known: Collection[str], secret: Collection[str]) ->
             values = tomllib.loads(file.read(65_536).decode())
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
         raise _unsafe(path, found, "write to it, and it decides what runs as you", "0644")
-    if found.st_mode & 0o077 and (kept := [key for key in values if key in secret]):
+    if found.st_mode & 0o077 and (
+        kept := [key for key in values if key in KEYS and variable_of(key) in SECRETS]
+    ):
         raise _unsafe(path, found, f"read its {kept[0]}", "0600")
     for key, value in values.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1) or [", ".join(known)]
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, 1) or [", ".join(KEYS)]
             raise InputError(f"{path} has no setting {key}", fix=f"write {near[0]}")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise InputError(

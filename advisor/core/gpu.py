@@ -480,32 +480,25 @@ def check_cus(cus: int, cus_total: int, xcds: int) -> int:
     )
 
 
-def mask_env(cu_ids: Sequence[int]) -> dict[str, str]:
-    """Variables that hold a process to `cu_ids`, bits of the mask, of the one GPU that it sees.
+def mask_env(cus: range) -> dict[str, str]:
+    """Variables that hold a process to `cus`, bits of the mask, of the one GPU that it sees.
 
-    The first is as "0:0-31,40", the second a number whose bit 0 is CU 0. `HSA_CU_MASK` counts the
+    The first is as "0:0-31", the second a number whose bit 0 is CU 0. `HSA_CU_MASK` counts the
     visible GPUs, and one that it does not list is unrestricted: anyone who starts the process also
     shows it that GPU alone (`ROCR_VISIBLE_DEVICES`).
 
     Raises:
-        InputError: an id is negative or given twice, or there is none.
+        InputError: an id is negative, or there is none.
     """
-    ids = sorted(cu_ids)
-    if not ids or ids[0] < 0 or len(set(ids)) != len(ids):
+    if not cus or cus[0] < 0:
         raise InputError(
-            f"{len(ids)} CU ids, {len(set(ids))} different, lowest {min(ids, default=None)}",
-            why="an empty mask, a negative id and an id given twice all mean no limit to ROCr",
+            f"{len(cus)} CU ids, lowest {min(cus, default=None)}",
+            why="an empty mask and a negative id both mean no limit to ROCr",
         )
-    ranges: list[list[int]] = []
-    for cu in ids:
-        if ranges and ranges[-1][1] == cu - 1:
-            ranges[-1][1] = cu
-        else:
-            ranges.append([cu, cu])
-    texts = (f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
+    ids = f"{cus[0]}-{cus[-1]}" if len(cus) > 1 else f"{cus[0]}"
     return {
-        "HSA_CU_MASK": f"0:{','.join(texts)}",
-        "ROC_GLOBAL_CU_MASK": hex(sum(1 << cu for cu in ids)),
+        "HSA_CU_MASK": f"0:{ids}",
+        "ROC_GLOBAL_CU_MASK": hex(sum(1 << cu for cu in cus)),
     }
 
 

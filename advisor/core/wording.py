@@ -66,23 +66,20 @@ def below_normal_text(jobs: Iterable[str]) -> str:
     return f", {names} below normal priority" if (names := listed(jobs)) else ""
 
 
-def in_ranges(counts: Sequence[int], step: int) -> str:
+def in_rows(counts: Iterable[int], step: int) -> list[list[int]]:
+    """Ascending counts, those that follow each other by a step in one row."""
+    # In a row each is as far from its place times the step.
+    rows = groupby(enumerate(counts), lambda placed: placed[1] - placed[0] * step)
+    return [[count for _, count in row] for _, row in rows]
+
+
+def in_ranges(counts: Iterable[int], step: int) -> str:
     """Ascending counts, three or more in a row as `72 to 116`; see `listed`."""
-    runs: list[list[int]] = []
-    for count in counts:
-        if runs and count - runs[-1][-1] == step:
-            runs[-1].append(count)
-        else:
-            runs.append([count])
     return listed(
         text
-        for run in runs
-        for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))
+        for row in in_rows(counts, step)
+        for text in ([f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row))
     )
-
-
-_STEERS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of Unicode that a terminal obeys or that turn text around, and half characters."""
 
 
 def printable(text: str) -> str:
@@ -136,7 +133,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _shown(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _STEERS:
+    # What a terminal obeys or what turns text around, and half characters.
+    if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
         return character
     halves = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{halves[n : n + 2].hex()}" for n in range(0, len(halves), 2))

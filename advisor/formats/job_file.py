@@ -236,15 +236,14 @@ def save_job(job: Job, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    progress = {
-        key: value
-        for key, value in dataclasses.asdict(job.progress).items()
-        if value != getattr(ProgressSettings(), key)
-    }
     fields = {
         "command": [*job.command],
         "workdir": str(job.workdir or Path.cwd()),
-        "progress": progress,
+        "progress": {
+            key: value
+            for key, value in dataclasses.asdict(job.progress).items()
+            if value != getattr(ProgressSettings(), key)
+        },
         **({"gpus": job.gpus} if job.gpus > 1 else {}),
     }
     with InputError.instead_of(

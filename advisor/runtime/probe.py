@@ -14,8 +14,6 @@ import os
 import sys
 import uuid
 
-_HIP_MULTIPROCESSOR_COUNT = 63
-
 
 def main(kind: str) -> int:
     """Print `{"gpus": [{uuid, units, mps, free_mib}]}` or `{"error": code, "call": name}`."""
@@ -74,7 +72,8 @@ def _attribute(cuda: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
 
 def _first_gpu(hip: ctypes.CDLL) -> list[dict[str, object]]:
     units = ctypes.c_int()
-    _call(hip, "hipDeviceGetAttribute", ctypes.byref(units), _HIP_MULTIPROCESSOR_COUNT, 0)
+    # 63 is hipDeviceAttributeMultiprocessorCount.
+    _call(hip, "hipDeviceGetAttribute", ctypes.byref(units), 63, 0)
     return [{"uuid": "", "units": units.value, "mps": False, "free_mib": None}]
 
 

@@ -1,9 +1,9 @@
 """Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
 
 This process lets others hear that it turns, also while it waits for something. Whoever waits with a
-time limit beats meanwhile, so a wait of any length that is meant is told from a process that hangs
-or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread says
-nothing about the main loop.
+time limit beats meanwhile, so listeners can tell an intended wait of any length from a process that
+hangs or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread
+says nothing about the main loop.
 
 Launch-bound jobs lose up to half their rate when something else runs on their cores, so the
 profiler keeps one core, and the jobs share the others evenly. A job that is measured alone gets
@@ -269,9 +269,7 @@ def of_user(user: int | None) -> dict[str, Any]:
 
     Nobody but root may name a user, and nobody needs to name himself.
     """
-    if user in (None, os.geteuid()):
-        return {}
-    return {"user": user, "group": user, "extra_groups": ()}
+    return {} if user in (None, os.geteuid()) else {"user": user, "group": user, "extra_groups": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +312,7 @@ def available_cores() -> list[int]:
 def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[frozenset[int]]:
     """The logical cores that this process may use, grouped by physical core."""
     allowed = set(available_cores())
-    groups = {frozenset(_siblings(topology, core) & allowed) for core in allowed}
-    return sorted(groups, key=min)
+    return sorted({frozenset(_siblings(topology, core) & allowed) for core in allowed}, key=min)
 
 
 def _siblings(topology: Path, core: int) -> set[int]:

@@ -243,9 +243,11 @@ class LogNumbers:
             if place := _named_place(match, masked):
                 taken.add(match.start(3))
                 yield place, number_of(match[3])
-        for match in _WITH_UNIT.finditer(masked):
-            if match.start(1) not in taken and not _prepares(masked):
-                yield _unit_place(match), number_of(match[1])
+        yield from (
+            (_unit_place(match), number_of(match[1]))
+            for match in _WITH_UNIT.finditer(masked)
+            if match.start(1) not in taken and not _prepares(masked)
+        )
         if (match := _HEAD.search(masked)) and match.start(1) not in taken and not columns:
             yield _Place(r"^\W*([\d,]+)\b", "steps", 3), number_of(match[1])
         yield from columns

@@ -444,11 +444,10 @@ def prove(
     """
     gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
     # Job files that set one of ours are refused; a launch that waits may be older than that.
-    marks = {name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)}
     environment = {
         **base,
         **dict(job.env),
-        **marks,
+        **{name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)},
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
         **gate,

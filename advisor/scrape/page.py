@@ -174,8 +174,7 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
         except ValueError as error:
             raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
-    type_line = rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode())
-    told = re.search(type_line, page, re.MULTILINE)
+    told = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
     is_other = told is not None and told[1] not in (b"histogram", b"untyped", b"unknown")
     if kinds - {"histogram", "unknown"} or is_other:
         raise JobError(f"{histogram.name} is no histogram")
@@ -201,18 +200,17 @@ def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
         raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
     # The parser ends each counter with _total, as OpenMetrics wants it.
     names = (wanted.name, f"{wanted.name}_total")
-    for family in families:
-        for sample in family.samples:
-            if sample.name in names and wanted.labels.items() <= sample.labels.items():
-                yield family.type, sample.name, sample
+    yield from (
+        (family.type, sample.name, sample)
+        for family in families
+        for sample in family.samples
+        if sample.name in names and wanted.labels.items() <= sample.labels.items()
+    )
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, without the whole part, lie evenly however few or many of them are taken in a row
 (Knuth, The Art of Computer Programming, volume 3, section 6.4)."""
-
-_PLACES = 1000
-"""So many different latencies are taken from one bucket in one reading."""
 
 
 class PageMirror:
@@ -268,9 +266,9 @@ class PageMirror:
         low_s, high_s = max(bounds_s[0], 0.0), bounds_s[1]
         if high_s == math.inf:
             low_s = high_s = low_s * LATENCY_STEP
-        for first, after in pairwise([*range(known, now, 1 + (now - known) // _PLACES), now]):
-            place_s = low_s + (high_s - low_s) * (first * _GOLDEN % 1)
-            self._progress.took(place_s, after - first)
+        # So many different latencies are taken from one bucket in one reading.
+        for first, after in pairwise([*range(known, now, 1 + (now - known) // 1000), now]):
+            self._progress.took(low_s + (high_s - low_s) * (first * _GOLDEN % 1), after - first)
 
 
 def _differences(counts: list[int]) -> list[int]:

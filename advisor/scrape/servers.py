@@ -170,7 +170,8 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
     needed = all(_given(words, option) for option in server.needs)
     if server.counter is None or not needed or any(_given(words, one) for one in server.off):
         return None
-    if not _REACHED.issuperset(_values(words, server.hosts)):
+    # A server with these addresses answers at 127.0.0.1.
+    if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
         return None
     if ports := [*_values(words, server.ports)]:
         port = ports[-1]
@@ -180,10 +181,6 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
     if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
         return None
     return f"http://127.0.0.1:{int(port)}{server.path}"
-
-
-_REACHED = frozenset(("127.0.0.1", "localhost", "0.0.0.0", "::"))
-"""Addresses of a server that answers at 127.0.0.1."""
 
 
 def _given(words: Sequence[str], option: str) -> bool:

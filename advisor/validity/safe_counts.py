@@ -301,10 +301,9 @@ def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ..
         return tuple(wanted)
     kept = {units_for_share(share, total, safety.vendor): share for share in wanted}
     counts = {safety.nearest(units) for units in kept} | (kept.keys() & {total})
-    known = sorted(units for units in counts if units is not None)
     return tuple(
         kept[units] if units in kept else share_for_units(units, total, safety.vendor)
-        for units in known
+        for units in sorted(units for units in counts if units is not None)
     )
 
 
@@ -424,11 +423,10 @@ def _safe_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool) -> 
     found = safe_counts(asked, total, safeties, mirrored=mirrored)
     if found is None or found == asked:
         return split if found else None
-    of_jobs = zip(split.shares, found, asked, strict=True)
     return Split(
         tuple(
             share if count == before else share_for_units(count, total, vendor)
-            for share, count, before in of_jobs
+            for share, count, before in zip(split.shares, found, asked, strict=True)
         )
     )
 

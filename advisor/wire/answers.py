@@ -565,12 +565,15 @@ class Recommendation(Tabular):
     def rows(self) -> Iterator[dict[str, Any]]:
         """The candidates; of one job alone the numbers of its copies."""
         if self.replicas:
-            for copies in self.replicas.copies:
-                yield {"is_choice": copies.number == self.replicas.best, **row_of(copies)}
-            return
+            best = self.replicas.best
+            return (
+                {"is_choice": copies.number == best, **row_of(copies)}
+                for copies in self.replicas.copies
+            )
         chosen = self.choice.split if self.choice else "exclusive"
-        for option in self.candidates:
-            yield {"is_choice": option.split == chosen, **row_of(option)}
+        return (
+            {"is_choice": option.split == chosen, **row_of(option)} for option in self.candidates
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

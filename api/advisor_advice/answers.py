@@ -203,10 +203,9 @@ class KnownSet:
 
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
-        numbers = range(ADVISED_JOBS, len(found.profiles) + 1)
         sets = [
             known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
-            for number in numbers
+            for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
         counted = replicas((one.outlook for one in sets), request)
         decided = zip(sets, counted.decisions, strict=False)
@@ -576,8 +575,6 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
         )
 
 
-MOST_PARTNERS = 10
-
 DIGITS = 4
 """Of a part of 1, which hundreds of pairs give; none is known better."""
 
@@ -618,7 +615,7 @@ def best_partners(
         job=job,
         gpu_model=own.a.gpu_model,
         looked_at=len(profiles),
-        partners=tuple(found[:MOST_PARTNERS]),
+        partners=tuple(found[:10]),
         size=best_size(own.a),
         copies_by_memory=fit,
     )
@@ -667,10 +664,6 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
     )
 
 
-EVERY_SPLIT = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
-"""Asks for all splits that advice considers, without limits on speeds."""
-
-
 def components_of_job(
     name: str, settings: Settings, gpu_model: str | None = None
 ) -> ComponentsOfJob:
@@ -700,7 +693,9 @@ def components_of_pair(
 
     found = find_profiles([a, b], settings, gpu_model)
     known = known_power_of(found, settings)
-    given = answer(read_known(found, settings), EVERY_SPLIT)
+    # All splits that advice considers, without limits on speeds.
+    every_split = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
+    given = answer(read_known(found, settings), every_split)
     together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
     with begun_store(settings) as store:
         if store:

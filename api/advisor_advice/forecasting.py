@@ -47,9 +47,6 @@ from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.registry import Manifest, Registry
 
-PHYSICS = "physics"
-"""Stands for the version of a model where jobs are time-sliced or more than two."""
-
 
 def recommended(
     jobs: Sequence[Job], launch: ResolvedLaunch, settings: Settings, *, measured: bool = False
@@ -177,7 +174,7 @@ def criteria_of(
     )
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
-    criteria = Request(
+    return profile_set, Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         max_p99_ms=promised_ms | asked_ms,
@@ -185,7 +182,6 @@ def criteria_of(
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
     )
-    return profile_set, criteria
 
 
 def with_forecast(
@@ -402,7 +398,8 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
         return None
     saved = expected.energy_saved
     return Forecast(
-        model_version=(PHYSICS if is_by_physics(expected.split) else manifest.version),
+        # Of jobs that are time-sliced, or more than two, no model is asked.
+        model_version="physics" if is_by_physics(expected.split) else manifest.version,
         jobs=tuple(
             JobForecast(
                 rate=part.rate,

@@ -257,8 +257,7 @@ def _with_deadline(asked: PlacementRequest, request: Request, served: set[str]) 
     for job in asked.jobs:
         if job.job not in served:
             speed = check_deadline(job.job, job.work_s or WORK_S, asked.deadline_s)
-            told = least.get(job.job, request.policy.min_speed)
-            least[job.job] = max(speed, told)
+            least[job.job] = max(speed, least.get(job.job, request.policy.min_speed))
     return replace(request, min_speed=least)
 
 
@@ -297,10 +296,6 @@ def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
     yield from _at_the_power_limit(plan)
 
 
-CUT_OFF_W = 1.0
-"""Sets that are said to draw so much less than the power limit are not cut off there."""
-
-
 def _at_the_power_limit(plan: Plan) -> Iterator[str]:
     """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
 
@@ -308,7 +303,8 @@ def _at_the_power_limit(plan: Plan) -> Iterator[str]:
     """
     for number, pool in enumerate(plan.placing.pools):
         limits_w = [p.power_limit_w for p in pool.profiles if p and p.power_limit_w]
-        below_w = min(limits_w, default=math.inf) - CUT_OFF_W
+        # Sets that are said to draw a watt less than the power limit are not cut off there.
+        below_w = min(limits_w, default=math.inf) - 1.0
         sets = {
             one: cards
             for one, cards in plan.sets.items()

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from advisor.core.gpu import WHOLE, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval, Work
+from advisor.core.records import grouped
 from advisor.decide.decision import Decision, Running, best_of
 from advisor.decide.limits import TO_THE_END, Request, floor, is_served
 from advisor.errors import (
@@ -275,9 +276,10 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
     names = sorted({*able, *(name for one in cards for name in one.running)})
     kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
-    alike: dict[object, list[OpenCard]] = {}
-    for one in sorted(cards, key=lambda one: bool(one.running)):
-        alike.setdefault(one if one.running else one.card.wanted.gpu_model, []).append(one)
+    alike = grouped(
+        sorted(cards, key=lambda one: bool(one.running)),
+        lambda one: one if one.running else one.card.wanted.gpu_model,
+    )
     pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
     policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
@@ -459,9 +461,11 @@ class QueueRun:
     def first_sets(self) -> Iterator[tuple[QueueCard, tuple[LaunchSet, ...]]]:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
         self._hold_to_deadlines(look := self.look())
-        for card, names, split in self._planned(look):
-            if not _on(card, look):
-                yield card, self._ways(card, names, split)
+        yield from (
+            (card, self._ways(card, names, split))
+            for card, names, split in self._planned(look)
+            if not _on(card, look)
+        )
 
     @property
     def _root(self):
@@ -540,8 +544,9 @@ class QueueRun:
         rest.sort(
             key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
         )
-        for card, name in zip(empty, rest, strict=False):
-            yield card, (name,), Split((WHOLE,))
+        yield from (
+            (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
+        )
 
     def _to_the_end(
         self, names: Sequence[str]
@@ -608,7 +613,7 @@ class QueueRun:
             pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
             hang_s=card.wanted.request.hang_s,
             try_s=TRY_S if len(ways) > 1 else None,
-            # For the launch before it on that GPU, whose jobs have ended.
+            # The jobs of the launch before it have ended, and its GPU is free soon.
             wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )

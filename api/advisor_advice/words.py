@@ -199,8 +199,7 @@ def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
         yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst){done}"
         yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     if prices.are_set:
-        both = ((way.time_s, way.energy_j) for way in (this, apart))
-        yield "Price", prices.text(*both)
+        yield "Price", prices.text(*((way.time_s, way.energy_j) for way in (this, apart)))
     elif way is r.call:
         yield "Price", BY_PRICE
 

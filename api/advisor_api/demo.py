@@ -37,17 +37,11 @@ RECORD = Path(__file__).with_name("demo.json.gz")
 _DAY = datetime(2026, 1, 5, tzinfo=UTC)
 """Midnight of the recorded day."""
 _MOMENT = re.compile(r"2026-01-0[56]T[^\"]+")
-_ID_DAY = "20260105-"
 STEP_S = 600.0
 """Seconds between two statuses of the record."""
 
 SPEED = 144
 """A day in ten minutes."""
-_DAYS_BACK = 6
-"""No replayed moment is in the future: after an hour the replay reaches the present, and continues
-in real time."""
-_HEAD_S = 8 * 3600.0
-"""Replayed at the start, so that there is something to see."""
 _TICK_S = 1.0
 
 
@@ -58,7 +52,7 @@ class _RecordedLaunch:
         text = _MOMENT.sub(
             lambda match: to_text(datetime.fromisoformat(match[0]) + shift), json.dumps(record)
         )
-        text = text.replace(_ID_DAY, f"{_DAY + shift:%Y%m%d}-")
+        text = text.replace("20260105-", f"{_DAY + shift:%Y%m%d}-")
         moved = json.loads(text)
         self._observations = [from_row(Observation, row) for row in moved["observations"]]
         statuses = (read(LaunchStatus, write(one), tolerant=True) for one in moved["statuses"])
@@ -98,13 +92,16 @@ class Replay:
         self._cards = [
             (read(Gpu, write(one["gpu"]), tolerant=True), one["idle_w"]) for one in record["gpus"]
         ]
-        self._begin = midnight(datetime.now().astimezone(), _DAYS_BACK)
+        # No replayed moment is in the future: after an hour it reaches the present, and goes on in
+        # real time.
+        self._begin = midnight(datetime.now().astimezone(), 6)
         self._started_s, self._next = time.monotonic(), 0
         self._running: list[_RecordedLaunch] = []
 
     def now(self) -> datetime:
         """The replayed moment."""
-        passed = timedelta(seconds=_HEAD_S + SPEED * (time.monotonic() - self._started_s))
+        # Eight hours are there at the start, so that there is something to see.
+        passed = timedelta(seconds=8 * 3600.0 + SPEED * (time.monotonic() - self._started_s))
         return min(self._begin + passed, datetime.now().astimezone())
 
     def cards(self, held: Collection[str]) -> list[tuple[Gpu, float | None]]:
@@ -158,8 +155,6 @@ def demo_settings(settings: Settings) -> Generator[Settings]:
 
 
 KEY = b'"replayed":true'
-_BEGIN_BYTES = 64
-"""Where an overview says it by itself."""
 
 
 class Marked:
@@ -194,7 +189,8 @@ class Marked:
 
 def with_mark(body: bytes) -> bytes:
     """A JSON object that says first that it is of a record; anything else as it is."""
-    if not body.startswith(b"{") or KEY in body[:_BEGIN_BYTES]:
+    # An overview says so by itself in its first bytes.
+    if not body.startswith(b"{") or KEY in body[:64]:
         return body
     rest = body[1:].lstrip()
     return b"{" + KEY + (b"" if rest.startswith(b"}") else b",") + rest

@@ -446,8 +446,8 @@ def _requests(
         if asked.beside
         else itertools.combinations_with_replacement(names, 2)
     )
-    for both in pairs:
-        yield RecommendationRequest.of(
+    return (
+        RecommendationRequest.of(
             *both,
             gpu_model=gpu_model,
             objective=asked.objective,
@@ -456,6 +456,8 @@ def _requests(
             memory_mib=asked.memory_mib,
             min_gain=asked.min_gain,
         )
+        for both in pairs
+    )
 
 
 # What tells where power goes is imported with the first question: most services are asked none.

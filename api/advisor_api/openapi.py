@@ -57,8 +57,11 @@ def describe(app: FastAPI) -> None:
 
 def operations(contract: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
     """Path, method and description of all that can be asked."""
-    for path, methods in contract["paths"].items():
-        yield from ((path, method, operation) for method, operation in methods.items())
+    return (
+        (path, method, operation)
+        for path, methods in contract["paths"].items()
+        for method, operation in methods.items()
+    )
 
 
 def _describe_fields(schema: dict[str, Any]) -> None:

@@ -64,6 +64,9 @@ def tell_metrics(collector: Collector) -> None:
 def _observed(
     collector: Collector, name: str, _options: metrics.CallbackOptions
 ) -> Iterator[metrics.Observation]:
-    for family in collector.collect():
-        if family.name == name:
-            yield from (metrics.Observation(s.value, s.labels) for s in family.samples)
+    return (
+        metrics.Observation(sample.value, sample.labels)
+        for family in collector.collect()
+        if family.name == name
+        for sample in family.samples
+    )

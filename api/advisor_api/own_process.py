@@ -25,9 +25,6 @@ from typing import Any
 from advisor.errors import AdvisorError, undone_by
 from advisor.settings import SECRETS, Settings, python
 
-_NICENESS = 10
-"""Beside a service that wants the core, such a process gets a tenth of it."""
-
 _LOOK_S = 1.0
 
 MOST_KIB = 512 * 1024
@@ -156,7 +153,8 @@ def _serve(pipe: Connection) -> None:
     """Do what comes, until the service is gone."""
     # Ctrl-C in a terminal reaches all of its processes; the service lets requests end first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICENESS)
+    # Beside a service that wants the core, such a process gets a tenth of it.
+    os.nice(10)
     threading.Thread(target=_end_with_service, daemon=True).start()
     with suppress(EOFError):
         while True:

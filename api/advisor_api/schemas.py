@@ -43,8 +43,6 @@ from advisor.formats.rows import (
 from advisor.wire.requests import LAUNCH_ID, NAME, PRINTABLE, SET_OF_NAMES, VERSION
 from advisor_data.lists import Position, Span, us_of
 
-CURSOR = r"^-?[0-9]{1,18}\.[0-9a-f]{32}$"
-
 JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
 JobsInPath: TypeAlias = Annotated[
     str,
@@ -100,7 +98,10 @@ def _span_of(usual: int) -> Callable[..., Awaitable[Span]]:
         limit: LimitInQuery = usual,
         before: BeforeInQuery = None,
         cursor: Annotated[
-            str | None, Query(pattern=CURSOR, description="`next` of the page before")
+            str | None,
+            Query(
+                pattern=r"^-?[0-9]{1,18}\.[0-9a-f]{32}$", description="`next` of the page before"
+            ),
         ] = None,
     ) -> Span:
         return Span(
@@ -122,20 +123,11 @@ SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
 
-_PATTERNS = {
-    "job": NAME,
-    **dict.fromkeys(("gpu_model", "gpu_uuid"), PRINTABLE),
-    "launch_id": LAUNCH_ID,
-}
-_LONGEST_TEXT = 500
-_MOST_FLAGS = 32
-
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
 """A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
 say."""
 
 _MOST_COLUMNS = 100
-_MOST_JOBS = 100
 
 
 class Strict(BaseModel):
@@ -184,7 +176,7 @@ def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
         if field.name in columns
     }
     for part in (part for record, part in PARTS.items() if record is kind):
-        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=_MOST_JOBS)]
+        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=100)]
         fields[JOBS] = jobs, Field(description="one object for each job, in any order")
     doc = (kind.__doc__ or "").splitlines()[0]
     return make(kind.__name__, __base__=Strict, __doc__=doc, **fields)
@@ -206,26 +198,28 @@ def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
     """The type of a column's values with their bounds; advisor.formats.rows checks what is left."""
     if kind is Observation and name in OBSERVATION_WORDS:
         return Literal[OBSERVATION_WORDS[name]]
-    if name in _PATTERNS:
-        return Annotated[str, Field(pattern=_PATTERNS[name])]
-    if name == "results":
-        return Literal[get_args(Verdict)]
-    if name == "started_at":
-        more: Any = {"format": "date-time"}
-        return Annotated[str, Field(min_length=1, max_length=40, json_schema_extra=more)]
-    if name == "share_percent":
-        return Annotated[float, Field(gt=0, le=100)]
-    return float if name.endswith(SIGNED) else _HINTS[value]
+    return _OF_COLUMN.get(name) or (float if name.endswith(SIGNED) else _HINTS[value])
 
+
+_OF_COLUMN: dict[str, Any] = {
+    "job": Annotated[str, Field(pattern=NAME)],
+    **dict.fromkeys(("gpu_model", "gpu_uuid"), Annotated[str, Field(pattern=PRINTABLE)]),
+    "launch_id": Annotated[str, Field(pattern=LAUNCH_ID)],
+    "results": Literal[get_args(Verdict)],
+    "started_at": Annotated[
+        str, Field(min_length=1, max_length=40, json_schema_extra={"format": "date-time"})
+    ],
+    "share_percent": Annotated[float, Field(gt=0, le=100)],
+}
 
 _HINTS: dict[type, Any] = {
-    str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=_LONGEST_TEXT)],
+    str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=500)],
     float: Annotated[float, Field(ge=0)],
     int: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)],
     bool: bool,
     tuple: Annotated[
         list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]],
-        Field(max_length=_MOST_FLAGS, fail_fast=True),
+        Field(max_length=32, fail_fast=True),
     ],
 }
 
@@ -234,8 +228,6 @@ def _kind(row: object) -> str:
     return "pair" if isinstance(row, dict) and (JOBS in row or FIRST_JOB in row) else "solo"
 
 
-SoloRow: TypeAlias = Annotated[SoloPoint, _as(SoloPoint)]
-ObservationRow: TypeAlias = Annotated[Observation, _as(Observation)]
 PointRow: TypeAlias = Annotated[
     Annotated[SoloPoint, _as(SoloPoint), Tag("solo")]
     | Annotated[PairPoint, _as(PairPoint), Tag("pair")],
@@ -246,7 +238,10 @@ PointRow: TypeAlias = Annotated[
 class SoloPointsRequest(Strict):
     """All solo points that a job is to have on one GPU model."""
 
-    points: Annotated[list[SoloRow], Field(min_length=2, max_length=MOST_POINTS, fail_fast=True)]
+    points: Annotated[
+        list[Annotated[SoloPoint, _as(SoloPoint)]],
+        Field(min_length=2, max_length=MOST_POINTS, fail_fast=True),
+    ]
 
 
 class PointsRequest(Strict):
@@ -259,5 +254,6 @@ class ObservationsRequest(Strict):
     """What launched pairs really did."""
 
     observations: Annotated[
-        list[ObservationRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)
+        list[Annotated[Observation, _as(Observation)]],
+        Field(min_length=1, max_length=MOST_POINTS, fail_fast=True),
     ]

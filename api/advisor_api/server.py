@@ -29,14 +29,6 @@ from advisor_api.http.connections import (
 from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions, check_options
 
-_SPARE_FILES = 256
-"""Files that are no connections: the database, logs, folders of launches."""
-
-_HANDSHAKE_S = 10.0
-
-_TICKS_PER_LOOK = 10
-"""A tick is a tenth of a second; so often is looked whether there is a new certificate."""
-
 
 def serve(
     settings: Settings, options: ServeOptions, started: Callable[[ServeOptions], None]
@@ -135,7 +127,7 @@ class _Server(uvicorn.Server):
                 sock=listener,
                 ssl=self._certificate and self._certificate.context,
                 backlog=BACKLOG,
-                ssl_handshake_timeout=_HANDSHAKE_S if self._certificate else None,
+                ssl_handshake_timeout=10.0 if self._certificate else None,
             )
         self.servers = [server]
         self.started = True
@@ -149,7 +141,8 @@ class _Server(uvicorn.Server):
         """End connections that wait too long; once in a while renew the certificate."""
         self._connections.sweep()
         self._systemd.turn()
-        if self._certificate is not None and counter % _TICKS_PER_LOOK == 0:
+        # A tick is a tenth of a second.
+        if self._certificate is not None and counter % 10 == 0:
             self._certificate.renew()
         return await super().on_tick(counter)
 
@@ -182,7 +175,8 @@ def _room_for_files() -> int:
     """How many connections fit, with as many open files as this process may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, hard - _SPARE_FILES) if hard != resource.RLIM_INFINITY else sys.maxsize
+    # Some files are no connections: the database, logs, folders of launches.
+    return max(1, hard - 256) if hard != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _log_to_stderr(level: str, form: str) -> None:
@@ -198,10 +192,6 @@ def _log_to_stderr(level: str, form: str) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-_PINGS = 4
-"""Pings in the time after which systemd gives a service up, so that one or two may be late."""
-
-
 class Systemd:
     """The socket of `Type=notify` and the watchdog of `WatchdogSec=`."""
 
@@ -212,7 +202,8 @@ class Systemd:
             self._address = "\0" + self._address[1:]
         is_for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog_us = environment.get("WATCHDOG_USEC", "0") if is_for_us else "0"
-        self._every_s, self._pinged_s = int(watchdog_us) / 1e6 / _PINGS, 0.0
+        # Four pings in the time after which systemd gives a service up: one or two may be late.
+        self._every_s, self._pinged_s = int(watchdog_us) / 1e6 / 4, 0.0
 
     def ready(self, status: str) -> None:
         """Requests are answered from now on."""

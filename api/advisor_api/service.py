@@ -107,9 +107,6 @@ class _Look:
         return ""
 
 
-_PAGES_S = 5.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Service:
     """What a process of the service has open; safe for several threads.
@@ -177,7 +174,7 @@ def _checking_pages(settings: Settings) -> Generator[None]:
     try:
         yield
     finally:
-        thread.join(_PAGES_S)
+        thread.join(5.0)
 
 
 def _check_pages(settings: Settings) -> None:

@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -68,7 +68,15 @@ from advisor_audit.packing import (
     workload_of,
 )
 from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import POWER, USED, Asked, Owner, Series, write_lines
+from advisor_audit.sources import (
+    POWER,
+    USED,
+    Owner,
+    Prometheus,
+    Series,
+    SeriesFile,
+    write_lines,
+)
 from advisor_models.one_window import OneWindowHead
 from advisor_profiling.attached import (
     GpuLook,
@@ -91,8 +99,6 @@ COMMON = 0.5
 Packers: TypeAlias = Mapping[str, Packer]
 """By GPU model."""
 
-_Weights: TypeAlias = Mapping[SetKey, float]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SavedInWorlds:
@@ -109,16 +115,14 @@ class SavedInWorlds:
     cards: Floats
 
 
-def saved(
-    walked: Walked, packers: Packers, worlds: Iterable[Packers], seed: int = 0
-) -> SavedInWorlds:
+def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers]) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
     slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
     all_slots, sampled = (
         _sum(sets, _outcomes(sets, packers, 0))[:, :1]
         for sets in (slots, _merged(slot.sets for slot in walked.sample))
     )
-    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds, seed)]
+    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds)]
     times = walked.slots / max(len(walked.sample), 1)
     table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
     hours = walked.slot_s / 3600
@@ -162,7 +166,7 @@ def _merged(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
     return found
 
 
-def _sum(weights: _Weights, does: Mapping[SetKey, Floats]) -> Floats:
+def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floats:
     """Shape (2, 1 + draws)."""
     return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + DRAWS)))
 
@@ -187,8 +191,7 @@ def _outcomes(sets: Iterable[SetKey], packers: Packers, world: int) -> dict[SetK
 
 
 def _outcome(one: PackedSet, speed: Floats, energy: Floats) -> Floats:
-    law = np.array(one.speeds)[:, None]
-    speeds = np.minimum(1.0, law * speed)
+    speeds = np.minimum(1.0, np.array(one.speeds)[:, None] * speed)
     # A slower server shows a longer tail; its floor is its demand.
     batch = np.array(one.lags)[:, None]
     stays = speeds >= np.array(one.floors)[:, None] * batch - 1e-9
@@ -410,8 +413,7 @@ class AuditTotals:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
-        held_j = sum(joules.get(state, 0.0) for state in HELD)
-        kwh = held_j / 3.6e6 if self.reads_power else None
+        kwh = sum(joules.get(state, 0.0) for state in HELD) / 3.6e6 if self.reads_power else None
         return Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -500,7 +502,6 @@ class AuditTotals:
     ) -> SeenJob:
         known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
-        sm_read = SM in self.hours.channels
         return SeenJob(
             basis="predicted" if known else "estimated",
             job=job.name,
@@ -513,7 +514,7 @@ class AuditTotals:
             activity_percent=active if read else None,
             spread=seen.spread,
             memory_mib=seen.memory_mib,
-            fills=active >= FILLS_PERCENT if read and sm_read else None,
+            fills=active >= FILLS_PERCENT if read and SM in self.hours.channels else None,
             is_server=seen.is_server,
             several_gpus=several,
             shared_hours=self.walked.shared.get(job, 0.0),
@@ -653,27 +654,8 @@ class Audit:
     to_prove: tuple[str, ...]
 
 
-class Source(Protocol):
-    """Where series come from, in groups of GPUs and pages of time.
-
-    Attributes:
-        metrics: Of each channel the metric that is there, and the factor to its unit.
-        exporters: Workloads whose pods are exporters, not jobs.
-    """
-
-    url: str
-    step_s: float
-    begin_s: float
-    end_s: float
-    page_s: float
-    groups: tuple[tuple[str, ...], ...]
-    metrics: dict[str, tuple[str, float]]
-    exporters: frozenset[str]
-    asked: Asked
-
-    def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
-        """All series of a group of GPUs between two moments."""
-        ...
+Source: TypeAlias = Prometheus | SeriesFile
+"""Where series come from, in groups of GPUs and pages of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -814,14 +796,7 @@ def _last(path: Path) -> Any:
 
 def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: Any) -> Watched:
     number, mean, squares = blocks
-    last = Owner(*owner) if owner else None
-    return Watched(owner=last, blocks=(number, mean, squares), **others)
-
-
-_FEWEST_SLOTS = 96
-
-SAMPLE = 12
-"""Slots that are packed in each world."""
+    return Watched(owner=Owner(*owner) if owner else None, blocks=(number, mean, squares), **others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -867,7 +842,12 @@ def audit(
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
-    survey, hours = _surveyed(pages, wanted, on_progress)
+    survey, hours = Survey(known=wanted.known), Hours()
+    for page in range(len(pages.pages)):
+        segments = [*pages.segments(page)]
+        survey.add_page(segments)
+        hours.add_page(segments)
+        on_progress("finding jobs", page + 1, len(pages.pages))
     if not survey.seen:
         # Or the same command would tell the same again, whatever has begun since.
         for file in folder.iterdir():
@@ -876,16 +856,20 @@ def audit(
             "no job was seen on any GPU", fix="ask for other days, or see that the exporter runs"
         )
     span_s = source.end_s - source.begin_s
-    # Shorter where little was read.
-    slot_s = min(SLOT_S, max(source.step_s, span_s / _FEWEST_SLOTS))
-    every = max(1, round(span_s / slot_s / SAMPLE))
+    # Shorter where little was read: there are 96 at least.
+    slot_s = min(SLOT_S, max(source.step_s, span_s / 96))
+    # Twelve slots are packed in each world.
+    every = max(1, round(span_s / slot_s / 12))
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
     walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
     # Through all pages once more, slot by slot.
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
-    worlds = [*_told(_worlds_of(walk, wanted), on_progress)]
+    worlds = list[Packers]()
+    for world in _worlds_of(walk, wanted):
+        worlds.append(world)
+        on_progress("drawing ranges", len(worlds), WORLDS)
     totals = AuditTotals(
         survey=survey,
         packers=walk.packers,
@@ -930,17 +914,6 @@ def _answer(
     )
 
 
-def _surveyed(pages: Pages, wanted: Wanted, on_progress: TellProgress) -> tuple[Survey, Hours]:
-    """All jobs, and what the GPUs did."""
-    survey, hours = Survey(known=wanted.known), Hours()
-    for page in range(len(pages.pages)):
-        segments = [*pages.segments(page)]
-        survey.add_page(segments)
-        hours.add_page(segments)
-        on_progress("finding jobs", page + 1, len(pages.pages))
-    return survey, hours
-
-
 def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
@@ -949,8 +922,7 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     """
     found: set[SeenKind] = set()
     for one in read:
-        kind = survey.kind_of(one) if one.owner not in survey.several else None
-        if kind:
+        if kind := survey.kind_of(one):
             found.add(kind)
             survey.count(one, kind)
     # Of each GPU model, in a fixed order.
@@ -958,14 +930,6 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
     return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
-
-
-def _told(
-    worlds: Iterable[dict[str, Packer]], on_progress: TellProgress
-) -> Iterator[dict[str, Packer]]:
-    for number, world in enumerate(worlds, 1):
-        yield world
-        on_progress("drawing ranges", number, WORLDS)
 
 
 def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
@@ -1133,8 +1097,7 @@ class HostWatch:
 
     def _job_of(self, pid: int) -> Job:
         words = words_of(pid) or (name_of(pid) or "process",)
-        workdir = workdir_of(pid) or Path("/")
-        return seen_job(words, workdir, ProgressSettings(), self._jobs_dir)
+        return seen_job(words, workdir_of(pid) or Path("/"), ProgressSettings(), self._jobs_dir)
 
     def _name(self, pids: Sequence[int]) -> str:
         return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
@@ -1183,11 +1146,12 @@ class HostWatch:
         )
 
     def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
-        kind = survey.kind_of(one) if one.owner not in survey.several else None
+        kind = survey.kind_of(one)
         if kind is None:
             return None
         guess = survey.guesses([kind], self._wanted.head)
-        return interval(np.array([[_at_half(*guess(world))] for world in range(WORLDS)]))
+        rates = [(one.shares, one.values["rate"]) for n in range(WORLDS) for one in guess(n)]
+        return interval(np.array([[np.interp(HALF, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:
         """Let the driver go."""
@@ -1225,8 +1189,3 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _at_half(profile: Profile) -> float:
-    rates = profile.values["rate"]
-    return float(np.interp(HALF, profile.shares, rates) / rates[-1])

@@ -36,7 +36,7 @@ from advisor.placement.placing import (
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, TAILS, SetClass
-from advisor_audit.phases import Segment
+from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
@@ -77,7 +77,7 @@ class SeenWorkload:
     """What was seen of a workload.
 
     Attributes:
-        activity: Seconds, mean, and sum of squared deviations times seconds.
+        activity: Over its seconds.
         memory_mib: The most of one pod.
         pods: Hashes of their names: a name has fifty times as many bytes.
     """
@@ -85,7 +85,7 @@ class SeenWorkload:
     model: str = ""
     busy_s: float = 0.0
     paused_s: float = 0.0
-    activity: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    activity: Blocks = (0.0, 0.0, 0.0)
     energy_j: float = 0.0
     memory_mib: float = 0.0
     pods: set[int] = field(default_factory=set[int])
@@ -115,7 +115,7 @@ class SeenWorkload:
             self.busy_s += span_s
             if active is not None:
                 inside = (one.spread * active) ** 2
-                self.activity = _joined(self.activity, one.seen_s, active, inside)
+                self.activity = joined(self.activity, active, one.seen_s, inside)
 
 
 def _activity_of(one: Segment) -> float | None:
@@ -123,23 +123,10 @@ def _activity_of(one: Segment) -> float | None:
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
 
 
-def _joined(
-    before: tuple[float, float, float], seconds: float, mean: float, variance: float
-) -> tuple[float, float, float]:
-    total = before[0] + seconds
-    if total <= 0:
-        return before
-    away = mean - before[1]
-    squares = before[2] + variance * seconds + away * away * before[0] * seconds / total
-    return total, before[1] + away * seconds / total, squares
-
-
 SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"
 
 SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
 POWER_PARTS, MEMORY_PARTS = 12, 16
-WIDE_PERCENT = 20.0
-"""Cells of what matters less."""
 
 LIMITS_W: Mapping[str, float] = {
     "NVIDIA A100-SXM4-40GB": 400.0,
@@ -232,8 +219,10 @@ class Survey:
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
     def kind_of(self, one: Segment) -> SeenKind | None:
-        """The kind of a segment; None: too little was read to say anything."""
-        if one.owner is None or POWER not in one.means or _activity_of(one) is None:
+        """The kind of a segment; None: too little was read, or its owner held several GPUs."""
+        if one.owner is None or one.owner in self.several:
+            return None
+        if POWER not in one.means or _activity_of(one) is None:
             return None
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:
@@ -253,7 +242,8 @@ class Survey:
             int(np.searchsorted(SM_EDGES, means.get(active, means.get(SM, 0.0)))),
             int(max(0.0, power) * POWER_PARTS),
             math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
-            int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / WIDE_PERCENT),
+            # Wide cells of what matters less.
+            int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
 
     def count(self, one: Segment, kind: SeenKind) -> None:
@@ -316,21 +306,15 @@ def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
 
 def _held_several(segments: Iterable[Segment]) -> set[Owner]:
     """Owners that held two GPUs at the same time."""
-    spans: dict[Owner, list[tuple[float, float, str]]] = defaultdict(list)
-    for one in segments:
+    found = set[Owner]()
+    until: dict[Owner, dict[str, float]] = defaultdict(dict)  # when each last let go of each GPU
+    for one in sorted(segments, key=lambda one: one.begin_s):
         if one.owner:
-            spans[one.owner].append((one.begin_s, one.end_s, one.gpu))
-    return {owner for owner, of in spans.items() if _overlap(sorted(of))}
-
-
-def _overlap(spans: list[tuple[float, float, str]]) -> bool:
-    """Whether any time is covered by two GPUs."""
-    until: dict[str, float] = {}
-    for begin_s, end_s, gpu in spans:
-        if any(end > begin_s for other, end in until.items() if other != gpu):
-            return True
-        until[gpu] = end_s
-    return False
+            ends_s = until[one.owner]
+            if any(end_s > one.begin_s for gpu, end_s in ends_s.items() if gpu != one.gpu):
+                found.add(one.owner)
+            ends_s[one.gpu] = one.end_s
+    return found
 
 
 LEAST_GAIN = 0.03

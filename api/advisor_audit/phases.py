@@ -30,9 +30,6 @@ from advisor_audit.sources import (
 
 NOBODY, SEVERAL = -1, -2
 
-SHORTEST_SHARED = 3
-"""Steps; what is shorter is one pod that follows another."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
@@ -159,7 +156,8 @@ def _held(there: Sequence[npt.NDArray[np.bool_]], steps: int) -> npt.NDArray[np.
     held = np.where(table.any(axis=0), table.argmax(axis=0), NOBODY)
     held[table.sum(axis=0) > 1] = SEVERAL
     for begin, end, code in _runs(held):
-        if code == SEVERAL and end - begin < SHORTEST_SHARED:
+        # What is shorter is one pod that follows another.
+        if code == SEVERAL and end - begin < 3:
             after = held[end] if end < steps else NOBODY
             before = held[begin - 1] if begin else NOBODY
             held[begin:end] = after if after >= 0 else before if before >= 0 else SEVERAL
@@ -224,6 +222,20 @@ class Segment:
     spread: float
 
 
+Blocks: TypeAlias = tuple[float, float, float]
+"""Number or seconds of values, their mean, and the sum of squared deviations times seconds."""
+
+
+def joined(before: Blocks, mean: float, seconds: float = 1, variance: float = 0.0) -> Blocks:
+    """With one more stretch (B. Welford, Technometrics 4(3), 1962)."""
+    total = before[0] + seconds
+    if total <= 0:
+        return before
+    away = mean - before[1]
+    squares = before[2] + variance * seconds + away * away * before[0] * seconds / total
+    return total, before[1] + away * seconds / total, squares
+
+
 @dataclass(slots=True)
 class Watched:
     """What is kept of a GPU from page to page.
@@ -232,7 +244,7 @@ class Watched:
         owner: Who held it last.
         seen_s: When that was.
         quiet_s: How long it has been quiet, at the end of the last page.
-        blocks: Number, mean, and sum of squared deviations of the blocks of the phase.
+        blocks: Those of the phase.
         plain: Jobs without a name that were seen on it.
     """
 
@@ -240,7 +252,7 @@ class Watched:
     seen_s: float = -math.inf
     quiet_s: float = 0.0
     phase: int = 0
-    blocks: tuple[int, float, float] = (0, 0.0, 0.0)
+    blocks: Blocks = (0, 0.0, 0.0)
     plain: int = 0
 
 
@@ -388,7 +400,7 @@ def _loads(
         side = _side(mean, watched.blocks)
         if side == 0:
             suspect = None
-            watched.blocks = _with(watched.blocks, mean)
+            watched.blocks = joined(watched.blocks, mean)
         elif suspect is None or suspect[1] != side:
             suspect = (a, side, mean)
         else:
@@ -396,23 +408,15 @@ def _loads(
                 yield start, suspect[0], watched.phase
             start = suspect[0]
             watched.phase += 1
-            watched.blocks = _with(_with((0, 0.0, 0.0), suspect[2]), mean)
+            watched.blocks = joined(joined((0, 0.0, 0.0), suspect[2]), mean)
             suspect = None
     yield start, last, watched.phase
 
 
-def _side(mean: float, blocks: tuple[int, float, float]) -> int:
+def _side(mean: float, blocks: Blocks) -> int:
     """1 and -1: above and below what the phase was; 0: as it was, or too early to say."""
     number, middle, squares = blocks
     if number < 2:
         return 0
     wide = max(CHANGED_PERCENT, CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
     return 0 if abs(mean - middle) <= wide else int(math.copysign(1, mean - middle))
-
-
-def _with(blocks: tuple[int, float, float], mean: float) -> tuple[int, float, float]:
-    """With one more block (B. Welford, Technometrics 4(3), 1962)."""
-    number, middle, squares = blocks[0] + 1, blocks[1], blocks[2]
-    away = mean - middle
-    middle += away / number
-    return number, middle, squares + away * (mean - middle)

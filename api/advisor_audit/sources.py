@@ -57,9 +57,6 @@ _FIELDS: Mapping[str, DcgmField] = {
     **{COLUMNS[name]: field for name, field in COUNTERS.items()},
 }
 
-_AGENTS = "advisor_gpu_energy_joules_total"
-"""What advisor's node agents say where there is no dcgm-exporter."""
-
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
     for channel, field in _FIELDS.items()
@@ -68,7 +65,8 @@ _PLAIN = {
 METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         **_PLAIN,
-        ENERGY: {**_PLAIN[ENERGY], _AGENTS: 1.0},
+        # What advisor's node agents say where there is no dcgm-exporter.
+        ENERGY: {**_PLAIN[ENERGY], "advisor_gpu_energy_joules_total": 1.0},
         # Percent under its later name, too.
         BUSY: {
             **_PLAIN[BUSY],
@@ -78,8 +76,6 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
-
-CHANNELS = tuple(METRICS)
 
 NAMES = frozenset(name for names in METRICS.values() for name in names)
 """Of all metrics that are asked for."""
@@ -178,10 +174,6 @@ def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str])
     return Owner("" if is_exporter else group, f"job {batch}") if batch else None
 
 
-STRAY_S = 366 * 86400.0
-"""Samples further than this from the middle one are of a clock that was wrong."""
-
-
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
     """Append series, each as a line."""
     for one in series:
@@ -202,10 +194,6 @@ class _Index:
         self.offsets.append(offset)
         self.begins_s.append(min(times_s))
         self.ends_s.append(max(times_s))
-
-    def longest_s(self) -> float:
-        """Time that one line covers at most."""
-        return max(end - begin for begin, end in zip(self.begins_s, self.ends_s, strict=True))
 
 
 class SeriesFile:
@@ -238,7 +226,11 @@ class SeriesFile:
         begin_s = min(min(index.begins_s) for index in self._gpus.values())
         self.begin_s = step_s * (begin_s // step_s) - step_s
         self.end_s = max(max(index.ends_s) for index in self._gpus.values())
-        longest_s = max(map(_Index.longest_s, self._gpus.values()))
+        longest_s = max(
+            end - begin
+            for index in self._gpus.values()
+            for begin, end in zip(index.begins_s, index.ends_s, strict=True)
+        )
         # A long line is read once, not for each of many short pages.
         self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
         gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
@@ -258,7 +250,8 @@ class SeriesFile:
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
         ends = sorted(end for index in self._gpus.values() for end in index.ends_s)
-        low, high = (ends[len(ends) // 2] + side * STRAY_S for side in (-1, 1))
+        # A sample more than a year from the middle one is of a clock that was wrong.
+        low, high = (ends[len(ends) // 2] + side * 366 * 86400.0 for side in (-1, 1))
         for gpu, index in [*self._gpus.items()]:
             if low <= min(index.begins_s) and max(index.ends_s) <= high:
                 continue
@@ -306,14 +299,10 @@ GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
 
 _LARGEST_BYTES = 64 * 2**20
 _TIMEOUT_S = (10.0, 120.0)
-_LONGEST_S = 180.0
-"""Of one answer, from the asking to its last byte; a page is a megabyte."""
 _TRIES, _LONGEST_WAIT_S = 8, 60.0
 _BUSY = (408, 429, 500, 502, 503, 504)
 _TOO_MUCH = re.compile(r"too many|exceeded|too large|too long|timed out|limit", re.IGNORECASE)
-_FEWEST_STEPS = 5
 _ADDRESS = "name the address before /api/v1, such as http://prometheus:9090"
-
 
 _NONSENSE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -378,7 +367,8 @@ class Prometheus:
         end_s: float,
         step_s: float,
         sleep: Callable[[float], None] = time.sleep,
-        longest_s: float = _LONGEST_S,
+        # Of one answer, from the asking to its last byte; a page is a megabyte.
+        longest_s: float = 180.0,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
@@ -434,7 +424,7 @@ class Prometheus:
             )
         except _TooMuchError as error:
             half_s = self.step_s * ((end_s - begin_s) // self.step_s // 2)
-            if half_s < _FEWEST_STEPS * self.step_s:
+            if half_s < 5 * self.step_s:
                 raise self._wrong(str(error)) from error
             yield from self._range(query, begin_s, begin_s + half_s)
             yield from self._range(query, begin_s + half_s, end_s)
@@ -579,7 +569,17 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
         session.auth = partial(_authorized, f"Bearer {token}")
-    _tls(session, config.get("tls_config") or {}, base)
+    tls = config.get("tls_config", {})
+    if tls.get("insecure_skip_verify"):
+        raise InputError(
+            "insecure_skip_verify is not done here",
+            why="whoever answers would get the token",
+            fix="name who signed the server's certificate: ca_file",
+        )
+    if ca := tls.get("ca_file"):
+        session.verify = str(base / ca)
+    if cert := tls.get("cert_file"):
+        session.cert = (str(base / cert), str(base / tls.get("key_file", cert)))
     return session
 
 
@@ -597,19 +597,6 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
     """As `auth` it goes before what a .netrc says, and to no other host."""
     request.headers["Authorization"] = value
     return request
-
-
-def _tls(session: requests.Session, given: Mapping[str, Any], base: Path) -> None:
-    if given.get("insecure_skip_verify"):
-        raise InputError(
-            "insecure_skip_verify is not done here",
-            why="whoever answers would get the token",
-            fix="name who signed the server's certificate: ca_file",
-        )
-    if ca := given.get("ca_file"):
-        session.verify = str(base / ca)
-    if cert := given.get("cert_file"):
-        session.cert = (str(base / cert), str(base / given.get("key_file", cert)))
 
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:
@@ -701,8 +688,8 @@ def read_host(host: HostGpus) -> Iterator[_Row]:
     """What the GPUs of this host read now, under the names of dcgm-exporter."""
     for look in host.look():
         labels = {"UUID": look.gpu.uuid, "modelName": look.gpu.model}
-        for column, value in look.means.items():
-            yield from (
-                ({**labels, "__name__": name}, value / scale)
-                for name, scale in [*METRICS.get(column, {}).items()][:1]
-            )
+        yield from (
+            ({**labels, "__name__": name}, value / scale)
+            for column, value in look.means.items()
+            for name, scale in [*METRICS.get(column, {}).items()][:1]
+        )

@@ -4,14 +4,12 @@ import atexit
 import gc
 import sys
 
-_NEW_OBJECTS = 10_000
-"""What is imported stays: Python looks for garbage at every 700 objects, a fifth of the time of a
-short command, and once more in all that there is when it ends."""
-
 
 def main() -> None:
     """Run the command line as its process."""
-    gc.set_threshold(_NEW_OBJECTS)
+    # What is imported stays: Python looks for garbage at every 700 objects, a fifth of the time of
+    # a short command, and once more in all that there is when it ends.
+    gc.set_threshold(10_000)
     atexit.register(gc.freeze)
     try:
         from advisor_cli import app

@@ -225,7 +225,7 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
 
 
 def _copy_of_stdout() -> int | None:
-    """A descriptor that stays when Rich puts another one in the place of stdout."""
+    """A descriptor that stays open when Rich replaces stdout."""
     try:
         return os.dup(sys.stdout.fileno())
     except (OSError, ValueError):

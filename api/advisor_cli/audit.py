@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,6 @@ from advisor_models.one_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
 DAY_S = 86400.0
-LATELY_S = DAY_S
-"""An audit that ended early goes on with the days that it was about for so long."""
 
 
 def audit(
@@ -100,8 +98,7 @@ def audit(
     read = _state_of(series) if series else None
     # Where pages of what is asked for are kept until the audit is done.
     asked = repr([prometheus, dcgm, nvml, read, days, step, within])
-    key = hashlib.sha256(asked.encode()).hexdigest()[:16]
-    folder = open_home(settings.home, "audits", key)
+    folder = open_home(settings.home, "audits", hashlib.sha256(asked.encode()).hexdigest()[:16])
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
@@ -121,10 +118,8 @@ def audit(
         replace_file(out, page(found).encode(), PUBLIC_FILE)
         replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
-    if as_json:
-        say(as_json_text(found))
-    else:
-        print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
+    screen = Said(headline=headline(found), lines=tuple(_lines(found, out)))
+    say(as_json_text(found)) if as_json else print_screen(screen)
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:
@@ -154,7 +149,7 @@ def _prometheus(
 ) -> Prometheus:
     """The days until now; where an audit of them ended early, those that it was about."""
     note, end_s = folder / "end.json", time.time() // step_s * step_s
-    if note.exists() and end_s - (before_s := float(note.read_text())) < LATELY_S:
+    if note.exists() and end_s - (before_s := float(note.read_text())) < DAY_S:
         end_s = before_s
     else:
         _remove_pages(folder, "*.jsonl")
@@ -195,15 +190,11 @@ def _telling() -> Generator[TellProgress]:
         yield tell
 
 
-@contextmanager
-def _open(path: Path | None) -> Generator[IO[bytes] | None]:
+def _open(path: Path | None) -> AbstractContextManager[IO[bytes] | None]:
     if path is None:
-        yield None
-        return
+        return nullcontext()
     with InputError.instead_of(OSError, f"{path} cannot be written"):
-        file = path.open("ab")
-    with file:
-        yield file
+        return path.open("ab")
 
 
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
@@ -224,8 +215,9 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
     small = sum(job.fills is False for job in found.jobs)
     yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card"
-    for one in found.first_pairs:
-        yield "Begin", f"{one.command}   # {_range(one.saved_w)} W less"
+    yield from (
+        ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
+    )
     yield "More", f"{out} (page), {out.with_suffix('.json')}"
 
 

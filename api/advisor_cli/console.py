@@ -36,9 +36,6 @@ Columns: TypeAlias = Iterable[tuple[str, Callable[[T], object]]]
 PIPE_WIDTH = 400
 """Characters; no table is wider."""
 
-NARROWEST = 20
-"""Characters; what has no size, as a terminal on a serial line, says 0."""
-
 _NUMBER = re.compile(r"[-+~?]?\d|-?$")
 
 
@@ -77,7 +74,8 @@ def plain_console(
     stderr: bool = False,
     highlight: bool = True,
     width: int | None = None,
-    least: int = NARROWEST,
+    # What has no size, as a terminal on a serial line, says 0.
+    least: int = 20,
     most: int = 1000,
 ) -> Console:
     """A console that prints every text as it is, brackets and colons too; none steers the terminal.

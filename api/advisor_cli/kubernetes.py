@@ -2,15 +2,13 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 
 from advisor.settings import read_settings
 from advisor_cli.console import LogFormat, LogLevel, ServiceAddress, ServiceCa, say
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
-
-_Policy: TypeAlias = Literal["pass", "hold"]
 
 app = typer.Typer(
     help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
@@ -67,7 +65,7 @@ def serve(
         str, typer.Option(help="Where the Lease is by which one of several processes chooses")
     ] = "advisor",
     without_advice: Annotated[
-        _Policy,
+        Literal["pass", "hold"],
         typer.Option(help="Pods that waited long enough without advice run alone, or wait on"),
     ] = "pass",
     host_path: Annotated[

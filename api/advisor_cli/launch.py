@@ -182,8 +182,7 @@ def launch(
         folder = find_folder(settings.home / "launches", join)
         # A launch without a GPU yet cannot be joined; the requested GPU is shown.
         seen = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
-        wanted = resolved(card=seen)
-        raise typer.Exit(join_launch(folder, wanted, settings, as_json=as_json))
+        raise typer.Exit(join_launch(folder, resolved(card=seen), settings, as_json=as_json))
     check_launch(asked)
     check_arguments(asked, settings)
     seen = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)

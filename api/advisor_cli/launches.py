@@ -3,8 +3,6 @@
 import os
 import sys
 import time
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -154,7 +152,15 @@ def clean(
 
     Example: advisor launches clean
     """
-    with _cleaner() as cleaner:
+    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+
+    settings = read_settings()
+    with (
+        open_store(settings.database_url, settings.home) as store,
+        open_service_state(settings.database_url, settings.home) as state,
+    ):
+        who, bounds = f"user id {os.getuid()}", settings.retention
+        cleaner = Cleaner(root=_root(), bounds=bounds, store=store, state=state, who=who)
         cleaned = cleaner.clean(dry_run=dry_run)
     if as_json:
         say(as_json_text(cleaned))
@@ -179,20 +185,6 @@ def await_end(folder: LaunchFolder) -> LaunchStatus:
             wait_until(lambda: not marked_pids(mark), 30.0)
             check_none(marked_pids(mark))
     return last
-
-
-@contextmanager
-def _cleaner() -> Generator[Cleaner]:
-    """Removes old launches of this host, and rows of the store and the service's tables."""
-    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
-
-    settings = read_settings()
-    with ExitStack() as stack:
-        store = stack.enter_context(open_store(settings.database_url, settings.home))
-        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
-        who = f"user id {os.getuid()}"
-        root, bounds = _root(), settings.retention
-        yield Cleaner(root=root, bounds=bounds, store=store, state=state, who=who)
 
 
 def _root() -> Path:

@@ -51,8 +51,7 @@ def imported(module: str, name: str, function: str | None = None) -> Any:
 def _readable(command: Any) -> Any:
     """The command with paragraphs of help that fill their lines, and no type of its flags."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
-    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    command.help = with_places(text)
+    command.help = with_places("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
     for parameter in command.get_params(typer.Context(command, **HELP)):
         _name_no_type(parameter)
     for part in getattr(command, "commands", {}).values():

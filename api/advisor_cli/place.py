@@ -13,7 +13,7 @@ from advisor.core.gpu import Split
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
-from advisor.errors import InputError
+from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
 from advisor.placement.solver import APART
 from advisor.settings import read_settings
@@ -66,7 +66,13 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
         raise InputError("jobs were given twice", fix="name them, or give a file with --jobs")
     places = [("", text) for text in texts]
     if file:
-        lines = enumerate(_file_text(file).splitlines(), start=1)
+        with (
+            InputError.instead_of(
+                UnicodeDecodeError, f"{file} is not UTF-8 text", why="", fix="save it as UTF-8"
+            ),
+            InputError.instead_of(OSError, f"{file} cannot be read", fix="check its name"),
+        ):
+            lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
         stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
         places = [(place, text) for place, text in stripped if text]
     entries = [_entry(place, text) for place, text in places]
@@ -81,10 +87,8 @@ def _entry(place: str, text: str) -> Entry:
     found = _ENTRY.fullmatch(text)
     if not found or (count := int(found[2] or 1)) < 1:
         raise _no_entry(place, text)
-    try:
+    with placed(f"{place}{text}"):
         return found[1], count, read_duration(found[3]) if found[3] else None
-    except InputError as error:
-        raise InputError(f"{place}{text}: {error.what}", fix=error.fix) from error
 
 
 def _no_entry(place: str, text: str) -> InputError:
@@ -98,17 +102,6 @@ def _no_entry(place: str, text: str) -> InputError:
         f"{place}{text} is not a job",
         fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
     )
-
-
-def _file_text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text", fix="save it as UTF-8") from error
-    except OSError as error:
-        raise InputError(
-            f"{file} cannot be read", why=error.strerror or str(error), fix="check its name"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,8 +412,7 @@ def _own_cost(found: Placement) -> str:
     """Of jobs that have a card."""
     if found.objective == FEWEST_CARDS:
         return count_of(found.cards, "card")
-    units = {"energy-efficiency": "W", "throughput": "GPUs"}
-    unit = units.get(found.objective, "an hour")
+    unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(found.objective, "an hour")
     return f"{_number(found.cost - found.waiting_cost)} {unit} with what jobs lag behind"
 
 
@@ -431,10 +423,6 @@ def _number(cost: float) -> str:
 
 def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:,.4g} kWh"
-
-
-def _tails(one: SeatedSet) -> str:
-    return " ".join(f"{job.p99_ms:.3g}" for job in one.jobs if job.p99_ms is not None) or "-"
 
 
 def _times(one: SeatedSet) -> str:
@@ -452,7 +440,10 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     ("GPU", lambda one: one.gpu_model),
     ("jobs, as of advisor launch", lambda one: one.launch),
     ("speeds", _shared_only(lambda one: " ".join(percent(job.speed) for job in one.jobs))),
-    ("p99 ms, at most", _tails),
+    (
+        "p99 ms, at most",
+        lambda one: " ".join(f"{j.p99_ms:.3g}" for j in one.jobs if j.p99_ms is not None) or "-",
+    ),
     ("time", _times),
     ("W", lambda one: f"{one.power_w:.0f}"),
     ("energy saved", _shared_only(lambda one: percent(one.energy_saved, 1))),

@@ -171,8 +171,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
     if "all" in details and is_pair:
         # The same work in the way that the first lines are about, and in others.
         for line in _same_work_lines(r, r.way or r.apart):
-            style = "" if line.startswith(" ") else "bold"
-            console.print(Text(line, style=style), soft_wrap=True)
+            console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
         show_chart(plot(r))
@@ -239,7 +238,7 @@ def _how(r: Decision) -> Iterator[str]:
             else "start each job on a GPU of its own"
         )
         return
-    seats = zip(names, environments(r.profiles, way), strict=True)
+    seats = [*zip(names, environments(r.profiles, way), strict=True)]
     yield from how(launch_command(r, way), way.sharing, r.profiles[0].gpu_model, seats)
 
 
@@ -288,9 +287,7 @@ def _heading(objective: Objective) -> str:
 
 
 def _range(found: Interval) -> str:
-    if found.low == found.high:
-        return ""
-    return f" ({found.low:.0f} to {found.high:.0f})"
+    return "" if found.low == found.high else f" ({found.low:.0f} to {found.high:.0f})"
 
 
 def _number(value: float) -> str:
@@ -345,7 +342,7 @@ def _over(value: float, this: float) -> str:
 
 
 def how(
-    command: str, sharing: Sharing, gpu_model: str, jobs: Iterable[tuple[str, Mapping[str, str]]]
+    command: str, sharing: Sharing, gpu_model: str, jobs: Collection[tuple[str, Mapping[str, str]]]
 ) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
     yield f"{command}   # or by hand:"
@@ -355,15 +352,12 @@ def how(
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    free: list[str] = []
-    for job, environment in jobs:
-        yield from (
-            f"export {name}={value:<4} # in the shell that starts {job}"
-            for name, value in environment.items()
-        )
-        if not environment:
-            free.append(job)
-    if free:
+    yield from (
+        f"export {name}={value:<4} # in the shell that starts {job}"
+        for job, environment in jobs
+        for name, value in environment.items()
+    )
+    if free := [job for job, environment in jobs if not environment]:
         yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 

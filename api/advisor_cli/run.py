@@ -15,6 +15,7 @@ from rich.text import Text
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
+from advisor.core.records import grouped
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -167,8 +168,7 @@ def _jobs(queue: QueueRun, look: QueueLook) -> Iterator[_RunJob]:
             seats[job.part.job.name].append(_seated(queue, launch, job, look.record))
     for name in queue.names:
         own = seats[name]
-        late = queue.late_text(name)
-        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=late)
+        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=queue.late_text(name))
 
 
 def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: QueueRecord) -> _RunJob:
@@ -180,8 +180,7 @@ def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: Queue
     steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
     expected = None
     if card and job in running:
-        names = [one.part.job.name for one in running]
-        expected = card.expected(names, launch.split)
+        expected = card.expected([one.part.job.name for one in running], launch.split)
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,
@@ -307,22 +306,29 @@ class _RunPlan:
     def _lines(self) -> Iterator[tuple[str, str]]:
         if self.running:
             yield "Running", f"{', '.join(self.running)}: the same command takes them up"
-        for gpu in dict.fromkeys(job.gpu for job in self.first):
-            yield f"GPU {gpu}", "; ".join(_first(job) for job in self.first if job.gpu == gpu)
-        for gpu, ways in self.tried.items():
-            yield "Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each"
+        yield from (
+            (f"GPU {gpu}", "; ".join(map(_first, those)))
+            for gpu, those in grouped(self.first, lambda job: job.gpu).items()
+        )
+        yield from (
+            ("Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each")
+            for gpu, ways in self.tried.items()
+        )
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
-        for name, spare_s in self.spare_s.items():
-            yield "Deadline", f"{name} must start in {duration_text(spare_s)} to be done in time"
-        for text in _alone_texts(self.alone):
-            yield "Alone", text
+        yield from (
+            ("Deadline", f"{name} must start in {duration_text(spare_s)} to be done in time")
+            for name, spare_s in self.spare_s.items()
+        )
+        yield from (("Alone", text) for text in _alone_texts(self.alone))
 
 
 def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
     """Who cannot run beside others, why, and what to do about it."""
-    for name, why in alone.items():
-        yield f"{name}, when the others are done: {why} (advisor profile {name})"
+    return (
+        f"{name}, when the others are done: {why} (advisor profile {name})"
+        for name, why in alone.items()
+    )
 
 
 def _table(state: _RunState) -> Group:
@@ -366,9 +372,11 @@ def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
         yield "", f"{starts} more before jobs ran, in all {energy_text(state.energy_j)}"
     if state.unwatched_s:
         yield "Unwatched", f"{state.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
-    for job in state.jobs:
-        if job.state == "failed":
-            yield "Failed", f"{job.job}: {job.error}; advisor launches show {job.launch_id}"
+    yield from (
+        ("Failed", f"{job.job}: {job.error}; advisor launches show {job.launch_id}")
+        for job in state.jobs
+        if job.state == "failed"
+    )
     if state.state == "stopped":
         yield "Go on", "the same command; what was stopped begins again, what is done does not"
     elif state.count("failed"):
@@ -461,10 +469,11 @@ def run(
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
         )
-    if gpu_model is None:
-        there = [with_units(find_gpu(name), settings) for name in gpus.split(",")]
-    else:
-        there = _assumed(gpus, gpu_model)
+    there = (
+        _assumed(gpus, gpu_model)
+        if gpu_model is not None
+        else [with_units(find_gpu(name), settings) for name in gpus.split(",")]
+    )
     former_s = former_works(settings.home / "launches", found, there[0].model)
     works_s = former_s | told_s
     for name, in_s in due_s.items():
@@ -481,10 +490,9 @@ def run(
     )
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
-    cards: list[QueueCard] = []
-    for gpu in there:
-        wanted = ResolvedLaunch(request=request, card=gpu, asked_by=user_name())
-        cards.append(read_card(found, wanted, settings))
+    who = user_name()
+    launches = [ResolvedLaunch(request=request, card=gpu, asked_by=who) for gpu in there]
+    cards = [read_card(found, launch, settings) for launch in launches]
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
         why = "a job file does not say restartable: true"

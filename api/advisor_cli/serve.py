@@ -123,12 +123,13 @@ def _group(name: str) -> int:
     Raises:
         InputError: there is none of that name.
     """
-    try:
+    with InputError.instead_of(
+        KeyError,
+        f"this host has no group {name}",
+        why="",
+        fix="make it: groupadd NAME; or give another one",
+    ):
         return grp.getgrnam(name).gr_gid
-    except KeyError as error:
-        raise InputError(
-            f"this host has no group {name}", fix="make it: groupadd NAME; or give another one"
-        ) from error
 
 
 def _say_started(options: ServeOptions) -> None:

@@ -14,8 +14,6 @@ from advisor_node.slurm.agent import run_agent
 from advisor_node.slurm.matching import run_match
 from advisor_node.slurm.site import read_settings_file
 
-_LOG_BYTES = 1024 * 1024
-
 app = typer.Typer(
     help="Batch jobs that share a GPU: who meets whom, and the agent of each node.",
     no_args_is_help=True,
@@ -37,7 +35,7 @@ def agent(
 
     Example: advisor slurm agent
     """
-    log = RotatingFileHandler(folder / "agent.log", maxBytes=_LOG_BYTES, backupCount=1)
+    log = RotatingFileHandler(folder / "agent.log", maxBytes=2**20, backupCount=1)
     log_lines(log, form="%(asctime)s %(levelname)s %(message)s")
     settings = read_settings()
     stop = ended_by_signals()

@@ -210,7 +210,6 @@ ASCII = Letters("#", ".", "", ", ")
 
 _BAR_WIDTH, _LINE_WIDTH = 10, 8
 _KWH_J, _HOUR_S = 3.6e6, 3600.0
-_SHARINGS = {"uncapped": "no limit", "time-sliced": "in turns"}
 
 
 def letters_of(encoding: str | None) -> Letters:
@@ -333,7 +332,7 @@ def _share(launch: LaunchStatus, job: JobStatus) -> str:
     if job.below_normal:
         return job.share_text
     if launch.sharing != "limited" or job.share_percent >= 100:
-        return _SHARINGS.get(launch.sharing, "no limit")
+        return {"uncapped": "no limit", "time-sliced": "in turns"}.get(launch.sharing, "no limit")
     units = "" if job.units_granted is None else f" {job.units_granted} SMs"
     return f"{job.share_percent:g} %{units}"
 

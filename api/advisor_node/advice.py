@@ -42,9 +42,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 Q = TypeVar("Q")
 
-_QUIET_S = 10.0
-"""A service that gave no answer is left alone for so long."""
-
 _KEPT_S = 60.0
 """How long an answer is good: models and profiles change."""
 
@@ -52,14 +49,6 @@ _AT_ONCE = 50
 
 MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
 """New questions that are asked at a time: who has many must not hold up others."""
-
-_PLANNING_S = 2.0
-"""For the search; of some tens of jobs it is over long before."""
-
-_REFUSED = range(400, 500)
-
-_OF_CALLER = (401, 403, 408, 429)
-"""Statuses that say nothing of the jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +161,8 @@ class Advice:
             ),
             gpus=len(jobs),
             gpu_model=model,
-            time_limit_s=_PLANNING_S,
+            # For the search; of some tens of jobs it is over long before.
+            time_limit_s=2.0,
         )
         if self._planned.get(asked, (0.0, ()))[0] <= self._now():
             self._unless_quiet(self._plan, asked, self._planned)
@@ -191,7 +181,8 @@ class Advice:
             found = ask(asked)
         except ClientError as error:
             self._failure = NoAnswer(str(error))
-            self._quiet_until = self._now() + _QUIET_S
+            # A service that gave no answer is left alone for a while.
+            self._quiet_until = self._now() + 10.0
             return
         now = self._now()
         for old in [question for question, (until, _) in kept.items() if until <= now]:
@@ -202,7 +193,7 @@ class Advice:
         try:
             planned = self._client.place(asked)
         except ApiError as error:
-            if error.status not in _REFUSED or error.status in _OF_CALLER:
+            if error.status not in range(400, 500) or error.status in (401, 403, 408, 429):
                 raise  # it says nothing of the jobs
             return {asked: ()}
         names = [(tuple(job.job for job in one.jobs), len(one.gpus)) for one in planned.sets]
@@ -279,8 +270,6 @@ def _has_priority(way: Option) -> bool:
 def _needs_mib(jobs: Sequence[AskedJob]) -> tuple[float | None, ...]:
     return tuple(job.alone.memory_used_mib for job in jobs)
 
-
-_SEARCH_S = 1.0
 
 _LEAST_SPEED = 0.05
 
@@ -367,7 +356,7 @@ def matched(
     program.a_matrix_.start_ = np.append(0, np.cumsum(np.bincount(columns, minlength=len(offers))))
     program.a_matrix_.index_ = rows
     program.a_matrix_.value_ = matrix[rows, columns]
-    found = solved(program, _SEARCH_S)
+    found = solved(program, 1.0)
     for offer, times in zip(offers, () if found is None else found, strict=found is not None):
         yield from [offer] * round(times)
 

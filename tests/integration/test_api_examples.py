@@ -106,8 +106,7 @@ def answered(
 def cut(value: Any) -> Any:
     """The same with short lists, and no name of this host."""
     if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        return {k: OF_HERE.get(k) or cut(v) for k, v in fields.items()}
+        return {k: OF_HERE.get(k) or cut(v) for k, v in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)
         most = MOST_OBJECTS if any(isinstance(item, dict) for item in items) else MOST_ITEMS

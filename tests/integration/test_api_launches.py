@@ -299,10 +299,9 @@ def _active(server: LaunchServer) -> list[dict[str, Any]]:
 
 
 def _audited(server: LaunchServer, launch_id: str) -> list[tuple[str, str]]:
-    entries = server.ask("GET", "/v1/audit", scope="admin").json["entries"]
     return [
         (entry["action"], entry["outcome"])
-        for entry in reversed(entries)
+        for entry in reversed(server.ask("GET", "/v1/audit", scope="admin").json["entries"])
         if entry["subject"].startswith(launch_id)
     ]
 

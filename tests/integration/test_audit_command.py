@@ -236,10 +236,9 @@ def test_real_prometheus_with_backfilled_blocks(advisor: Advisor, tmp_path: Path
     """The queries are those of a real server: six hours that promtool wrote, with NaN and a gap."""
     if not (shutil.which("prometheus") and shutil.which("promtool")):
         pytest.skip("needs prometheus and promtool (Debian package prometheus)")
-    end_s = time.time() // HOUR_S * HOUR_S - 3 * HOUR_S
     lines = [
         f"{_selector(labels)} {'NaN' if n % 97 == 5 else value} {t:.3f}"
-        for labels, samples in cluster(end_s, 6)
+        for labels, samples in cluster(time.time() // HOUR_S * HOUR_S - 3 * HOUR_S, 6)
         for n, (t, value) in enumerate(samples)
         if not 100 <= n < 115
     ]

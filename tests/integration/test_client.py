@@ -20,6 +20,7 @@ from serving import Served, serving
 from store_points import observation
 from waiting import PATIENCE_S
 
+from advisor import client as client_module
 from advisor.client import (
     AnswerError,
     ApiError,
@@ -35,7 +36,6 @@ from advisor.client import (
     TooSlowError,
     UnreachableError,
 )
-from advisor.client import client as client_module
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read, to_plain, write

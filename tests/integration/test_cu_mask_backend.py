@@ -50,8 +50,7 @@ def test_share_is_read_back(hip: Path, cus_total: int, xcds: int) -> None:
 
 def test_process_sees_its_own_gpu_alone() -> None:
     """A GPU that no mask names would be without a limit."""
-    environment = CuMaskBackend(MI300X).environment(Share(10))
-    assert environment == {
+    assert CuMaskBackend(MI300X).environment(Share(10)) == {
         "ROCR_VISIBLE_DEVICES": "3",
         "HSA_CU_MASK": "0:0-31",
         "ROC_GLOBAL_CU_MASK": "0xffffffff",
@@ -64,8 +63,7 @@ def test_launched_pair_has_masks_that_do_not_overlap(
 ) -> None:
     pair = LaunchSet(split=Split(split), parts=(LaunchPart(job=JOB), LaunchPart(job=JOB)))
     base = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(hip)}
-    folders = tmp_path / "a", tmp_path / "b"
-    proven = prove_set(pair, CuMaskBackend(MI300X), base, folders)
+    proven = prove_set(pair, CuMaskBackend(MI300X), base, (tmp_path / "a", tmp_path / "b"))
     masks = [int(one.environment["ROC_GLOBAL_CU_MASK"], 16) for one in proven]
     assert masks[0] & masks[1] == 0
     assert [mask.bit_count() for mask in masks] == [one.granted.units for one in proven]

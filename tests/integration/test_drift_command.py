@@ -129,8 +129,7 @@ def test_service_records_shows_and_warns(api: Api) -> None:
     service.store.add(DRIFTED)
     watch = DriftWatch(service, gauge_of(service))
     watch.look()
-    after = api.post("/v1/recommendations", asked)
-    assert [drift["job"] for drift in after["drifts"]] == [PAIR[0]]
+    assert [drift["job"] for drift in api.post("/v1/recommendations", asked)["drifts"]] == [PAIR[0]]
     assert 'drifting_test{quantity="rate"} 1.0' in service.metrics.text().decode()
     watch.look()
     DriftWatch(service, gauge_of(service, "again")).look()

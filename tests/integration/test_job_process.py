@@ -59,11 +59,10 @@ def start(
     started: list[JobProcess] = []
 
     def start(*command: str) -> JobProcess:
-        environment = {**os.environ, "TOKEN": str(tmp_path), "MARK": str(tmp_path)}
         process = JobProcess(
             command,
             None,
-            environment,
+            {**os.environ, "TOKEN": str(tmp_path), "MARK": str(tmp_path)},
             tmp_path / "output.log",
             {"MARK": str(tmp_path)},
             GROUP,
@@ -187,8 +186,7 @@ def test_zombie_is_no_survivor() -> None:
 def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_path: Path) -> None:
     """The kernel gives numbers of ended processes away; who has one is no part of the job."""
     # Who stays is in another session, whose number would else be kept.
-    script = f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0"
-    process = start("sh", "-c", script)
+    process = start("sh", "-c", f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0")
     assert wait_until(lambda: process.status == 0, 10)
     number = int((tmp_path / "number").read_text())
     with stranger_with(number) as stranger:

@@ -74,8 +74,8 @@ def choosing(
 
 def tell(found: Choosing, answers: AskAdvice) -> None:
     """Have a chooser take its advice from elsewhere."""
-    chooser: Any = found._chooser  # pyright: ignore[reportPrivateUsage]
-    chooser._advice = Mock(answers=answers)
+    changed: Any = found
+    changed._advice = Mock(answers=answers)
 
 
 def metric(found: Choosing, name: str) -> float:

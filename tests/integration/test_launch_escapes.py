@@ -279,5 +279,4 @@ def test_supervisor_that_hangs_is_ended_with_its_jobs(
     ],
 )
 def test_exit_code_is_that_of_the_error(state: State, code: str | None, expected: int) -> None:
-    status = LaunchStatus(launch_id="x", state=state, updated_at="", code=code)
-    assert exit_code(status) == expected
+    assert exit_code(LaunchStatus(launch_id="x", state=state, updated_at="", code=code)) == expected

@@ -85,8 +85,7 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
 
 
 def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
-    script = f"{sys.executable} {FAKES}/fake_job.py & wait"
-    jobs.write_job("script", command=["sh", "-c", script])
+    jobs.write_job("script", command=["sh", "-c", f"{sys.executable} {FAKES}/fake_job.py & wait"])
     name = detached(jobs, "script", "one", *RUNS)
     daemon = daemon_pid(jobs)
     os.kill(show(jobs, name)["supervisor_pid"], signal.SIGKILL)

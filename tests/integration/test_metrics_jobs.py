@@ -32,8 +32,7 @@ def write_server(
 
 def test_profile_of_a_server(host: FakeHost) -> None:
     url = write_server(host)
-    found = host.answer("profile", "server", "--shares", "50,100", "--window", "3")
-    half, whole = found["points"]
+    half, whole = host.answer("profile", "server", "--shares", "50,100", "--window", "3")["points"]
     # A busy host is late, never early.
     for point, part in ((half, 0.5), (whole, 1.0)):
         assert 0.6 < point["rate"] / (part * STEPS_PER_S * TOKENS) <= 1.02

@@ -46,8 +46,7 @@ def test_list() -> None:
     assert lines[0][1:3] == ["bundled", "20260101-bundle"]
     assert all({"99.46", "5.93", "64", "ok", "Card", "2026-01-31"} <= set(line) for line in lines)
     rows = answer("list")["models"]
-    names = [(row["model"], row["champion"], row["error"]) for row in rows]
-    assert names == [
+    assert [(row["model"], row["champion"], row["error"]) for row in rows] == [
         ("bundled", True, None), ("20260201-first", False, None), ("20260301-second", False, None)
     ]  # fmt: skip
     assert (rows[0]["version"], rows[1]["figures"]) == ("20260101-bundle", FIGURES)

@@ -124,8 +124,7 @@ def test_wherever_parts_are_shown_they_are_said_not_to_be_identified(advisor: Ad
     of_pair = read(ComponentsOfPair, json.dumps(told(advisor, *SHARED, "--splits")))
     for shown in (alone, pair, recommended, page.read_text("utf-8"), [*parts_notes(of_pair)]):
         assert NOT_IDENTIFIED in shown
-    unknown = advisor("recommend", *APART, "--components").out
-    assert "what the power goes to is not known" in unknown
+    assert "what the power goes to is not known" in advisor("recommend", *APART, "--components").out
 
 
 @pytest.fixture

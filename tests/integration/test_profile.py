@@ -149,14 +149,12 @@ def test_without_a_limit_the_whole_gpu_is_the_default(host: FakeHost) -> None:
     host.write_job("steady")
     rows = host.answer("profile", "steady", "--mode", "uncapped", *QUICK)["points"]
     assert [row["share_percent"] for row in rows] == [100]
-    refused = host.advisor("profile", "steady", "--mode", "uncapped", "--shares", "50")
-    assert refused.returncode == 2
+    assert host.advisor("profile", "steady", "--mode", "uncapped", "--shares", "50").returncode == 2
 
 
 def test_left_over_job_is_ended_before_measuring(host: FakeHost) -> None:
     """A job that outlived a killed profiler does not disturb the next one."""
-    environment = host.environment(ADVISOR_GPU=UUID)
-    with subprocess.Popen(["sleep", "60"], env=environment) as left:
+    with subprocess.Popen(["sleep", "60"], env=host.environment(ADVISOR_GPU=UUID)) as left:
         host.write_job("steady")
         profile(host, "steady", *ONE)
         assert left.wait(5) == -signal.SIGTERM

@@ -89,8 +89,7 @@ def test_recordings_of_this_host_are_found(folder: Path, bundled_power: Path) ->
     (known,) = bundled_sensors()
     here = replace(known, source="live", gpu_model="Here", channels=known.channels[:1])
     keep_record(here, folder / "home")
-    gone = replace(here, driver="590.0", measured_at="2027-01-01T00:00:00Z")
-    keep_record(gone, folder / "home")
+    keep_record(replace(here, driver="590.0", measured_at="2027-01-01T00:00:00Z"), folder / "home")
     recordings = folder / "home" / SENSOR_RECORDS.name / "recordings"
     recordings.mkdir()
     (recordings / "1.jsonl").write_text("")
@@ -191,8 +190,7 @@ def test_measured_data_are_a_table_for_each_kind(empty: Path) -> None:
         result(case("ones"), 650.0, conditions=replace(CONDITIONS, units=132)),
     ]
     keep(empty, found)
-    answer = answer_of(report(empty, "--json").stdout)
-    inputs = {one["operands"]: one for one in answer["inputs"]}
+    inputs = {one["operands"]: one for one in answer_of(report(empty, "--json").stdout)["inputs"]}
     assert len(inputs) == len(found)
     assert inputs[case("zeros").operands]["reference_ratio"]["value"] == pytest.approx(0.75)
     page = page_of(empty)

@@ -41,8 +41,7 @@ def running(
     *words: str, output: int | IO[bytes] = subprocess.DEVNULL, **environment: str
 ) -> Generator[int]:
     """A process that nobody started for us."""
-    command = [sys.executable, *words]
-    with subprocess.Popen(command, stdout=output, env=environment) as process:
+    with subprocess.Popen([sys.executable, *words], stdout=output, env=environment) as process:
         try:
             yield process.pid
         finally:

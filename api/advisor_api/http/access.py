@@ -113,8 +113,6 @@ _IMPLIED = {
     "admin": frozenset({"read", "write", "launch", "admin"}),
 }
 
-ALL_SCOPES = _IMPLIED["admin"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
@@ -208,14 +206,6 @@ Admin: TypeAlias = Annotated[Caller, Depends(_Needs("admin"))]
 _CREDENTIALS = struct.Struct("3i")
 """Process, user and group (`struct ucred` of Linux)."""
 
-_SO_PEERGROUPS = 59
-"""From asm-generic/socket.h; Python has no name for it."""
-
-_GROUPS_BYTES = 1024
-"""256 groups; Python asks for no more."""
-
-_OF_GROUP = frozenset({"read", "write", "launch"})
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -241,7 +231,8 @@ def peer_of(connection: int) -> Peer:
         _, uid, gid = _CREDENTIALS.unpack(found)
         more = b""
         with suppress(OSError):  # too many, or the kernel does not say
-            more = ours.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
+            # SO_PEERGROUPS of asm-generic/socket.h, for which Python has no name, and 256 groups.
+            more = ours.getsockopt(socket.SOL_SOCKET, 59, 1024)
         return Peer(uid, frozenset((gid, *struct.unpack(f"{len(more) // 4}I", more))))
 
 
@@ -251,7 +242,7 @@ def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:
     Members of the group may read, write and launch.
     """
     if peer.uid in (0, os.geteuid()):
-        return Caller(name=peer.name, scopes=ALL_SCOPES)
+        return Caller(name=peer.name, scopes=_IMPLIED["admin"])
     if group in peer.gids:
-        return Caller(name=peer.name, scopes=_OF_GROUP)
+        return Caller(name=peer.name, scopes=frozenset({"read", "write", "launch"}))
     return None

@@ -126,13 +126,7 @@ _GONE = 499
 _BYTES_OF_A_REQUEST = 2048
 """A body counts as a further request for each this many bytes: to read them takes about as long."""
 
-_ALWAYS = "/healthz"
-"""Answered also when too many requests are in flight: who asks it ends the process otherwise."""
-
 _LONGEST_PATH = 200
-
-_TOO_OFTEN = 429
-"""Anyone who asks without end would fill the log; /metrics counts all of them."""
 
 
 class Gate:
@@ -237,7 +231,8 @@ class Gate:
         self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._in_flight >= self._most and scope["path"] != _ALWAYS:
+        # Who asks /healthz ends the process where it gets no answer.
+        if self._in_flight >= self._most and scope["path"] != "/healthz":
             text = f"{self._most} requests are being answered. Try again."
             raise HTTPException(503, text, headers={"Retry-After": "1"})
         self._in_flight += 1
@@ -303,7 +298,8 @@ class _AccessLog:
         if second != self._second:
             self._second = second
             self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        if status == _TOO_OFTEN:
+        # Anyone who asks without end would fill the log; /metrics counts all of them.
+        if status == 429:
             if self._refused_at == second:
                 return
             self._refused_at = second

@@ -17,11 +17,6 @@ from advisor.core.wording import shown
 from advisor.scrape.fetch import is_loopback
 from advisor_api.http.options import ServeOptions
 
-_CALLERS = 10_000
-"""Callers whose rate is kept; one that was forgotten starts again."""
-
-_HOSTS = 64
-
 _HOST = re.compile(r"(?:\[(?P<address>[^]]+)\]|(?P<name>[^:[][^:]*))(?::[0-9]*)?")
 """A name, or an IPv6 address in brackets, and a port."""
 
@@ -70,7 +65,8 @@ class Buckets:
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._burst, self._now = per_s, burst, now
-        self._left = LRUCache[str, tuple[float, float]](_CALLERS)
+        # A caller whose rate was forgotten starts again.
+        self._left = LRUCache[str, tuple[float, float]](10_000)
 
     def take(self, caller: str, cost: float = 1) -> None:
         """Count a request as so many; one that costs more than a burst needs a whole one.
@@ -117,7 +113,7 @@ class Hosts:
                 f"this server is not {shown(name)}. Allow the name: "
                 "advisor serve --allowed-host NAME.",
             )
-        if ours and len(self._good) < _HOSTS:
+        if ours and len(self._good) < 64:
             self._good.add(host)
 
 
@@ -166,9 +162,6 @@ LONG_BYTES = 16 * 1024
 WHOLE = "advisor.whole"
 """Key of a scope: all of the request has come."""
 
-_HTTP = {"type": "http"}
-"""Scope of a request of which the body alone is read."""
-
 _CLOSE = {"Connection": "close"}
 """After an answer to half a request, what follows on the connection is the rest of its body."""
 
@@ -202,7 +195,7 @@ class Bodies:
             ClientDisconnect: the client is gone.
         """
         # Of one stream, also where it is drained: it knows whether the end has come already.
-        chunks = Request(_HTTP, receive).stream()
+        chunks = Request({"type": "http"}, receive).stream()
         try:
             self._check_size(length_of(headers), most)
             _check_type(headers)

@@ -31,13 +31,6 @@ from advisor_api.http.limits import LONG_BYTES
 
 LOG = logging.getLogger("advisor.service")
 
-METHOD_NOT_ALLOWED = 405
-
-_UNSAID = ("Not Found", "Method Not Allowed")
-"""What the library says of a path or a method that no route has."""
-
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-
 _STATUS_OF_CODE = {
     "bad-input": 422,
     "busy": 409,
@@ -192,18 +185,19 @@ def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
 async def _answer(request: Request, error: Exception) -> Response:
     request_id = cast("str", request.scope["advisor.request_id"])
     fault = fault_of(error)
-    if fault.message in _UNSAID:
+    # What the library says of a path or a method that no route has.
+    if fault.message in ("Not Found", "Method Not Allowed"):
         asked = f"{request.method} {shown(request.url.path)}"
         fault = replace(
             fault, message=f"there is no {asked} here. GET /openapi.json says what there is."
         )
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
-    if fault.status == METHOD_NOT_ALLOWED:
+    if fault.status == 405:
         # All methods of a path (RFC 9110, section 15.5.6); a route knows its own alone.
         headers["Allow"] = ", ".join(
             method
-            for method in _METHODS
+            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
             if any(
                 route.matches({**request.scope, "method": method})[0] is Match.FULL
                 for route in request.app.routes
@@ -241,13 +235,9 @@ P = ParamSpec("P")
 
 JSON = "application/json"
 
-_FEW_BYTES = 512
-"""A question of this length is likely to come again, letter by letter."""
 
-_THREADS = 4
-"""Python runs one at a time; more would only make the event loop wait for its turn."""
-
-_POOL = ThreadPoolExecutor(_THREADS, "long-work")
+# Python runs one at a time; more would only make the event loop wait for its turn.
+_POOL = ThreadPoolExecutor(4, "long-work")
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -325,7 +315,8 @@ class DirectRoute(APIRoute):
         if not body:
             missing = {"type": "missing", "loc": ("body",), "msg": "Field required"}
             raise RequestValidationError([missing])
-        few = len(body) <= _FEW_BYTES
+        # A short question is likely to come again, letter by letter.
+        few = len(body) <= 512
         values[field.name] = _read_again(kind, body) if few else await _read(kind, body)
         response: Response = await self.endpoint(**values)
         await response(scope, receive, send)

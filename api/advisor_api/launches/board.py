@@ -25,9 +25,6 @@ from advisor_data.state import LaunchRow, ServiceState
 _PAGE, _FEW = 500, 20
 """Rows at the first look, and at each later one, which finds few that are new."""
 
-_MOST_ROWS = 20_000
-"""A launch a minute for two weeks."""
-
 _LONGEST = timedelta(days=14)
 """One that ended this week and began earlier is not found after a restart."""
 
@@ -37,11 +34,12 @@ class Books:
 
     Attributes:
         newest: The last ones that began.
+        ended: All of them, without what their jobs did.
     """
 
     def __init__(self, state: ServiceState) -> None:
         self._state = state
-        self._ended: dict[str, LaunchStatus] = {}
+        self.ended: dict[str, LaunchStatus] = {}
         self._active = frozenset[str]()
         self._is_first = True
         self.newest: dict[str, LaunchStatus] = {}
@@ -54,7 +52,7 @@ class Books:
         """
         horizon, there = f"{now - _LONGEST:%Y%m%d}", frozenset(active)
         # One that ran for long may stand behind many that are newer.
-        gone = (self._state.launch(one) for one in self._active - there - self._ended.keys())
+        gone = (self._state.launch(one) for one in self._active - there - self.ended.keys())
         self._take(row for row in gone if row)
         for rows in self._pages(_PAGE if self._is_first else _FEW):
             news = self._take(rows)
@@ -62,43 +60,35 @@ class Books:
                 break
         self._active, self._is_first = there, False
         oldest = now - _LONGEST
-        self._ended = {
+        self.ended = {
             one: status
-            for one, status in self._ended.items()
+            for one, status in self.ended.items()
             if one >= horizon or ((ran := status.ran(now)) and ran[1] > oldest)
         }
         shown = sorted(self.newest, reverse=True)[:MOST_ENDED]
         self.newest = {one: self.newest[one] for one in shown}
 
-    def entries(self) -> list[LaunchStatus]:
-        """What they took, without what they did."""
-        return [*self._ended.values()]
-
     def _take(self, rows: Iterable[LaunchRow]) -> bool:
         """Whether one of them is over that was not known to be."""
-        found = [row for row in rows if row.state in OVER and row.launch_id not in self._ended]
+        found = [row for row in rows if row.state in OVER and row.launch_id not in self.ended]
         for row in found:
             status = stored_status(row)
             # There may be thousands.
-            few = replace(status, jobs=(), forecast=None, warnings=())
-            self._ended[row.launch_id] = few
+            self.ended[row.launch_id] = replace(status, jobs=(), forecast=None, warnings=())
             if len(self.newest) < MOST_ENDED or row.launch_id > min(self.newest):
                 self.newest[row.launch_id] = status
         return bool(found)
 
     def _pages(self, size: int) -> Iterator[list[LaunchRow]]:
         before, count = None, 0
-        while count < _MOST_ROWS and (rows := self._state.launches(limit=size, before=before)):
+        # A launch a minute for two weeks.
+        while count < 20_000 and (rows := self._state.launches(limit=size, before=before)):
             yield rows
             before, count = rows[-1].launch_id, count + len(rows)
 
 
 FRESH_S = 1.0
 """Supervisors write once a second."""
-
-_MOST_RUNNING = 64
-"""Launches that are drawn."""
-
 
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
@@ -133,13 +123,13 @@ class Board:
             made_s, text = self._kept.get(told, (-FRESH_S, b""))
             if time.monotonic() - made_s >= FRESH_S:
                 service, now = self._service, self._now()
-                active = listed(service, active=True, limit=_MOST_RUNNING, before=None)
+                active = listed(service, active=True, limit=64, before=None)
                 self._books.look((one.launch_id for one in active), now)
                 found = overview(
                     now=now,
                     running=[visible_launch(one, caller) for one in active],
                     ended=[visible_launch(one, caller) for one in self._books.newest.values()],
-                    entries=[*self._books.entries(), *active],
+                    entries=[*self._books.ended.values(), *active],
                     cards=self._cards(
                         {one.gpu_uuid or "" for one in active if one.silent_s is None}
                     ),

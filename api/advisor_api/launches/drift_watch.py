@@ -19,9 +19,6 @@ WHO = "advisor"
 
 BEGUN, ENDED = "begun", "done"
 
-_MOST_ENTRIES = 1000
-"""Of the audit log, looked at for drifts that were begun before this service was."""
-
 _QUANTITIES = ("rate", "power")
 
 
@@ -74,7 +71,7 @@ class DriftWatch:
     def _begun(self) -> set[str]:
         """Drifts that an earlier service saw begin, and none end."""
         last: dict[str, str] = {}
-        for entry in self._service.state.audit_log(_MOST_ENTRIES):
+        for entry in self._service.state.audit_log(1000):
             if entry.action == "drift":
                 last.setdefault(entry.subject, entry.outcome)
         return {subject for subject, outcome in last.items() if outcome == BEGUN}

@@ -78,8 +78,7 @@ class LaunchMetrics(Collector):
             self._counted_j.pop(status.launch_id, None)
 
     def _told(self, job: str) -> str:
-        known = job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS
-        return job if known else "other"
+        return job if job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS else "other"
 
     def score(self, seen: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
@@ -132,8 +131,10 @@ class LaunchMetrics(Collector):
             "Launches of this host that have not ended, and were not heard of for 10 s",
             value=silent,
         )
-        for name, text, value_of in _OF_RUNNING:
-            yield _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+        yield from (
+            _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+            for name, text, value_of in _OF_RUNNING
+        )
         yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
             one.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(one.launch_id, 0.0)
             for one in running if (ledger := one.ledger)
@@ -146,8 +147,10 @@ class LaunchMetrics(Collector):
                 if job.outcome == "running"
             )
             yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
-        for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True):
-            yield _counter(name, text, "gpu", by_gpu)
+        yield from (
+            _counter(name, text, "gpu", by_gpu)
+            for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True)
+        )
         yield _counter(
             "job_energy_joules",
             "Part of the energy of launches that have ended which is a job's, by a rule, J",
@@ -170,8 +173,7 @@ def _by(
     label: str,
     values: Mapping[str, float] | Mapping[str | None, float | None],
 ) -> Metric:
-    of_label = (((of,), value) for of, value in values.items())
-    return family(kind, name, text, (label,), of_label)
+    return family(kind, name, text, (label,), (((of,), value) for of, value in values.items()))
 
 
 _gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)

@@ -212,18 +212,6 @@ class OtherHostError(AdvisorError):
     code = "other-host"
 
 
-def check_on(service: Service) -> None:
-    """Let a request pass where requests may launch.
-
-    Raises:
-        LaunchingOffError: they may not.
-    """
-    if not service.options.launching:
-        raise LaunchingOffError(
-            "this service launches nothing", fix="start it with: advisor serve --launching"
-        )
-
-
 def launch(
     service: Service, wanted: LaunchRequest, caller: Caller, key: str | None, audited: RequestAudit
 ) -> LaunchStatus:

@@ -75,9 +75,6 @@ def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[No
         thread.join(_STOP_S)
 
 
-_TRACER = trace.get_tracer("advisor")
-
-
 class ObservationImporter:
     """Those of all launches of this host; the same one may be brought in any number of times."""
 
@@ -133,7 +130,7 @@ def _trace(seen: Observation) -> None:
         "advisor.energy_saved_ratio": seen.energy_saved_to_end,
     }
     known = {name: value for name, value in told.items() if value is not None}
-    span = _TRACER.start_span("launch", attributes=known, start_time=begun_ns)
+    span = trace.get_tracer("advisor").start_span("launch", attributes=known, start_time=begun_ns)
     span.end(begun_ns + int((seen.overlap_s + (seen.rest_s or 0.0)) * 1e9))
 
 
@@ -204,8 +201,6 @@ longer, however far the clock was set back."""
 TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
 
-_MOST_ACTIVE = 10_000
-
 
 class Reconciler:
     """Looks after the launches of this host; starts supervisors where its service may launch."""
@@ -233,7 +228,7 @@ class Reconciler:
             StoreError: the database does not answer; what is not kept yet is kept at a later look.
         """
         # The rows first: one that is added after it has its turn at the next look.
-        active = self._state.launches(home=self._home, active_only=True, limit=_MOST_ACTIVE)
+        active = self._state.launches(home=self._home, active_only=True, limit=10_000)
         self._rows = {row.launch_id: row for row in active}
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         self._settled &= folders.keys()
@@ -371,7 +366,7 @@ def reconciling(service: Service) -> Generator[Reconciler]:
 
 
 def _made_at(folder: LaunchFolder) -> float:
-    try:
+    with InputError.instead_of(
+        OSError, f"the launch {folder.launch_id} has no readable spec", why=""
+    ):
         return (folder.path / "spec.json").stat().st_mtime
-    except OSError as error:
-        raise InputError(f"the launch {folder.launch_id} has no readable spec") from error

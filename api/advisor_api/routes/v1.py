@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -168,8 +168,6 @@ def _known(registry: Registry, name: str) -> str:
 
 audit = v1_router("audit")
 
-_LARGEST_NUMBER = 2**63 - 1
-
 
 @audit.get("/audit", response_model=AuditLog)
 def show_audit_log(
@@ -177,7 +175,7 @@ def show_audit_log(
     service: ServiceOf,
     limit: LimitInQuery = 100,
     before: Annotated[
-        int | None, Query(ge=1, le=_LARGEST_NUMBER, description="only entries with a lower number")
+        int | None, Query(ge=1, le=2**63 - 1, description="only entries with a lower number")
     ] = None,
 ) -> Response:
     """The audit log, the newest first."""
@@ -224,7 +222,10 @@ launches = v1_router("launches")
 
 
 async def _launching(_: Launcher, service: ServiceOf) -> Service:
-    launching.check_on(service)
+    if not service.options.launching:
+        raise launching.LaunchingOffError(
+            "this service launches nothing", fix="start it with: advisor serve --launching"
+        )
     return service
 
 
@@ -325,16 +326,10 @@ def show_join(
 overview = v1_router("launches")
 
 
-async def _board(request: Request) -> Board:
-    return cast("Board", request.app.state.board)
-
-
-BoardOf: TypeAlias = Annotated[Board, Depends(_board)]
-
-
 @overview.get("/overview", response_model=Overview)
-def show_overview(caller: Reader, board: BoardOf) -> Response:
+def show_overview(request: Request, caller: Reader) -> Response:
     """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
+    board: Board = request.app.state.board
     return kept_answer(board.answer(caller))
 
 
@@ -615,8 +610,7 @@ def add_observations(
     sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:
     """Keep what launched pairs did; those that are there already are left as they are."""
-    subject = f"{len(sent.observations)} observations"
-    with audited.of("observations.add", subject):
+    with audited.of("observations.add", f"{len(sent.observations)} observations"):
         return answer(take_in(service, audited.signed(sent.observations), Observation))
 
 
@@ -692,12 +686,11 @@ def _page(
 
 
 def _position(one: SensorRecord | KernelReport) -> Position:
-    try:
+    with StoreError.instead_of(
+        ValueError,
+        f"a measurement of {one.gpu_uuid} says that it is of {one.measured_at!r}",
+        why="that is no moment",
+        fix="correct or remove its file, in sensors/ or kernels/ of the home",
+    ):
         moment_us = us_of(datetime.fromisoformat(one.measured_at))
-    except ValueError as error:
-        raise StoreError(
-            f"a measurement of {one.gpu_uuid} says that it is of {one.measured_at!r}",
-            why="that is no moment",
-            fix="correct or remove its file, in sensors/ or kernels/ of the home",
-        ) from error
     return Position(moment_us, sha256(write(one).encode()).hexdigest()[:32])

@@ -52,8 +52,7 @@ def show(
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     costs = {name: method.cost for name, method in methods(data).items()}
-    fits = planned_fits(data, quick=quick)
-    plan = {step: n * costs[step[1]] for step, n in fits.items()}
+    plan = {step: n * costs[step[1]] for step, n in planned_fits(data, quick=quick).items()}
     with _watching(plan, costs) as watch:
         evaluation = run_evaluation(data, quick=quick, watch=watch)
     files = write_evaluation(evaluation, out)

@@ -73,8 +73,8 @@ def list_(as_json: AsJson = False) -> None:
     registry = _registry()
     if as_json:
         say(as_json_text(model_list(registry)))
-        return
-    print_table(table_of(_COLUMNS, model_rows(registry)), _WIDTH)
+    else:
+        print_table(table_of(_COLUMNS, model_rows(registry)), _WIDTH)
 
 
 @app.command("show")

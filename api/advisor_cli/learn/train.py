@@ -141,12 +141,13 @@ def _moment(text: str | None) -> datetime:
     """The time in UTC; now where none is given."""
     if text is None:
         return datetime.now(UTC)
-    try:
+    with InputError.instead_of(
+        ValueError,
+        f"{text} is not a time",
+        why="",
+        fix="give one such as 2026-11-21T16:08:03Z, or newest",
+    ):
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(
-            f"{text} is not a time", fix="give one such as 2026-11-21T16:08:03Z, or newest"
-        ) from error
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -1,6 +1,6 @@
 """`advisor check`: at which numbers of SMs the libraries of this host compute right results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from advisor.core.gpu import SM_QUANTUM, Gpu, Share, percent_for_units
 from advisor.core.job import check_one_gpu
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, in_rows
 from advisor.errors import InputError
 from advisor.files import open_home
 from advisor.formats.job_file import find_job
@@ -54,8 +54,8 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
     check = outcome.check
     versions = ", ".join(f"{name} {version}" for name, version in check.libraries.items())
     yield f"{check.gpu_model}, {check.units_total} SMs, driver {check.driver}, {versions}"
-    yield f"safe      {ranges(check.safe)}"
-    yield f"unsafe    {ranges(check.unsafe)}"
+    yield f"safe      {_ranges(check.safe)}"
+    yield f"unsafe    {_ranges(check.unsafe)}"
     for count in check.unsafe:
         names = check.wrong[count]
         more = ", .." if len(names) > _NAMED else ""
@@ -71,20 +71,15 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         f"each, {check.seconds:.0f} s, {check.checked_at[:10]}"
     )
     yield (
-        f"From now on no job is given {ranges(check.unsafe)} SMs."
+        f"From now on no job is given {_ranges(check.unsafe)} SMs."
         if check.unsafe
         else "Every count that was checked may be given to a job."
     )
 
 
-def ranges(counts: Sequence[int]) -> str:
+def _ranges(counts: Iterable[int]) -> str:
     """Counts in a row as one: 8-16 is every even count from 8 to 16."""
-    rows: list[list[int]] = []
-    for count in counts:
-        if rows and count == rows[-1][-1] + SM_QUANTUM:
-            rows[-1].append(count)
-        else:
-            rows.append([count])
+    rows = in_rows(counts, SM_QUANTUM)
     return " ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in rows) or "none"
 
 
@@ -129,9 +124,9 @@ def _check_job(
 
 def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
     yield f"{answer['job']} on {answer['gpu_model']}, {asked} SM counts"
-    yield f"right     {ranges(answer['right'])}"
+    yield f"right     {_ranges(answer['right'])}"
     yield from (
-        f"{key:9} {ranges(answer[key])}: {meaning}"
+        f"{key:9} {_ranges(answer[key])}: {meaning}"
         for key, meaning in (
             ("wrong", "a result was not finite"),
             ("differ", "results are not those on the whole GPU"),
@@ -141,7 +136,7 @@ def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
     )
     yield from (f"failed at {share} %: {reason}" for share, reason in answer["failed"].items())
     if avoided := [*answer["wrong"], *answer["differ"]]:
-        yield f"From now on {answer['job']} is not given {ranges(sorted(avoided))} SMs."
+        yield f"From now on {answer['job']} is not given {_ranges(sorted(avoided))} SMs."
 
 
 def check(

@@ -330,14 +330,7 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
 
     Example: advisor colocate --pairs train+score --splits 30/70,50/50
     """
-    if code := _colocate(what, where, read_settings(), plain_console(stderr=True)):
-        raise typer.Exit(code)
-
-
-def _colocate(
-    what: _ColocateRequest, where: _ColocateWhere, settings: Settings, console: Console
-) -> int:
-    """Measure and show; the exit code of the command."""
+    settings, console = read_settings(), plain_console(stderr=True)
     gpus, part = where.gpus(), part_of(where.shard)
     check_replay(gpus, where.noise, where.source)
     names = where.shard_names()
@@ -383,7 +376,8 @@ def _colocate(
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)
         _show_campaign(answer, campaign, before, ways, as_json=where.as_json)
-    return code
+    if code:
+        raise typer.Exit(code)
 
 
 def _ways(

@@ -18,7 +18,7 @@ from advisor_cli.console import (
     table_of,
     with_places,
 )
-from advisor_node.slurm.site import all_faults, ask
+from advisor_node.slurm.site import ask, book_faults
 from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed import list_gpus
 
@@ -43,10 +43,8 @@ def doctor(as_json: AsJson = False) -> None:
     Example: advisor doctor
     """
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
-    if as_json:
-        say(as_json_text({"findings": findings}))
-    else:
-        print_table(table_of(_COLUMNS, findings))
+    told = {"findings": findings}
+    say(as_json_text(told)) if as_json else print_table(table_of(_COLUMNS, findings))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
 
@@ -58,7 +56,7 @@ def _of_slurm() -> list[Finding]:
     if shutil.which("scontrol") is None or not configured:
         return []
     try:
-        faults = all_faults(ask)
+        faults = [*book_faults(ask)]
     except AdvisorError as error:
         return [Finding("slurm", "warning", error.what, error.fix)]
     found = "gres/mps is counted as gres/gpu is, or there is no slurmdbd"

@@ -8,17 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from advisor.core.gpu import Gpu
-from advisor.core.job import Job, check_one_gpu
+from advisor.core.job import check_one_gpu
 from advisor.core.records import SoloPoint
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
 from advisor_cli.console import AsJson, as_json_text, grouped, plain_console, say, show_chart
-from advisor_cli.measure.profile_here import ProfileRequest, measure, named_job
+from advisor_cli.measure.profile_here import Profiled, ProfileRequest, measure, named_job
 from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of, stoppable
 from advisor_profiling import reports
-from advisor_profiling.campaign.campaign import SweepResult
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 
 
@@ -41,7 +39,21 @@ def profile(
         _profile_on_nodes(asked, on, settings, console, as_json=as_json)
         return
     asked = replace(asked, what=_part(asked.what, shard))
-    _profile_here(asked, settings, console, as_json=as_json)
+    with stoppable(console):
+        found = measure(asked, settings, console)
+    if as_json:
+        say(as_json_text(_as_json(found, asked.replayed)))
+    else:
+        _show_sweep(found, asked.replayed)
+    if found.result.failures:
+        raise typer.Exit(5)
+    if as_json or asked.replayed:
+        return
+    name = found.job.name
+    if found.lacking:
+        say(f"no profile yet: {found.lacking}; next: advisor profile {name} --shares 50,100")
+    elif asked.name is not None:
+        say(f"next: advisor recommend {name}")
 
 
 def _part(what: Sequence[str], shard: str) -> list[str]:
@@ -83,55 +95,26 @@ def _profile_on_nodes(
         raise typer.Exit(code)
 
 
-def _profile_here(
-    asked: ProfileRequest, settings: Settings, console: Console, *, as_json: bool
-) -> None:
-    with stoppable(console):
-        found = measure(asked, settings, console)
-    _show_sweep(
-        found.job,
-        found.gpu,
-        list(found.points),
-        found.result,
-        as_json=as_json,
-        replayed=asked.replayed,
-    )
-    if found.result.failures:
-        raise typer.Exit(5)
-    if as_json or asked.replayed:
-        return
-    name = found.job.name
-    if found.lacking:
-        say(f"no profile yet: {found.lacking}; next: advisor profile {name} --shares 50,100")
-    elif asked.name is not None:
-        say(f"next: advisor recommend {name}")
+def _shown_points(found: Profiled, replayed: bool) -> list[SoloPoint]:
+    """What was measured; of a replay as it was recorded."""
+    points = [*map(reports.as_recorded, found.points)] if replayed else [*found.points]
+    return [p for p in points if isinstance(p, SoloPoint)]
 
 
-def _show_sweep(
-    job: Job,
-    gpu: Gpu,
-    points: list[SoloPoint],
-    result: SweepResult,
-    *,
-    as_json: bool,
-    replayed: bool,
-) -> None:
-    """Print what was measured: table, curve and problems, or JSON."""
-    wrong = reports.problems(points, result, gpu.memory_mib)
-    if replayed:
-        points = [p for p in map(reports.as_recorded, points) if isinstance(p, SoloPoint)]
-    if as_json:
-        say(as_json_text(_as_json(job, gpu, points, result, wrong, replayed)))
-        return
+def _show_sweep(found: Profiled, replayed: bool) -> None:
+    """Print what was measured: table, curve and problems."""
+    job, points = found.job, _shown_points(found, replayed)
     console = plain_console(least=reports.WIDTH)
-    console.print(f"{job.name} on {gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}")
+    console.print(
+        f"{job.name} on {found.gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}"
+    )
     if points:
         console.print(reports.table(points))
         if (requests := reports.requests(points)) is not None:
             console.print(requests)
         show_chart(reports.plot(points))
         console.print(reports.summary(points, replayed=replayed), highlight=False)
-    for line in wrong:
+    for line in found.problems:
         console.print(f"! {line}", highlight=False)
 
 
@@ -152,18 +135,12 @@ def _note(replayed: bool) -> str:
     return " (replay of recorded points)" if replayed else ""
 
 
-def _as_json(
-    job: Job,
-    gpu: Gpu,
-    points: list[SoloPoint],
-    result: SweepResult,
-    wrong: list[str],
-    replayed: bool,
-) -> dict[str, Any]:
+def _as_json(found: Profiled, replayed: bool) -> dict[str, Any]:
+    points, result = _shown_points(found, replayed), found.result
     return {
-        "job": job.name,
-        "gpu_model": gpu.model,
-        "gpu_uuid": gpu.uuid,
+        "job": found.job.name,
+        "gpu_model": found.gpu.model,
+        "gpu_uuid": found.gpu.uuid,
         "replay": replayed,
         "run": result.run,
         "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
@@ -178,5 +155,5 @@ def _as_json(
         "idle_power_before_w": result.idle_before_w,
         "idle_power_after_w": result.idle_after_w,
         "duration_s": result.duration_s,
-        "problems": wrong,
+        "problems": found.problems,
     }

@@ -2,8 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
@@ -33,12 +32,10 @@ from advisor_cli.measure.testbeds import (
     open_testbed,
     say_replay,
 )
-from advisor_data import Store
 from advisor_data.bundled import bundled_solo_points
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling.campaign.campaign import (
     DEFAULT_SHARES,
-    Reporter,
     SweepResult,
     new_run,
     plan,
@@ -48,7 +45,7 @@ from advisor_profiling.campaign.campaign import (
 from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
 from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
-from advisor_profiling.window import Clock, WindowRules, rules_for
+from advisor_profiling.window import Clock, rules_for
 
 _Number = TypeVar("_Number", int, float)
 
@@ -256,7 +253,7 @@ def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Profiled(Tabular):
+class Profiled(Tabular):
     """What a sweep measured.
 
     Attributes:
@@ -299,7 +296,7 @@ def profile(
     noise: bool = False,
     allow_unsafe: bool = False,
     resume: bool = True,
-) -> _Profiled:
+) -> Profiled:
     """Measure a job alone at each share: rate, power and counters.
 
     Each point is kept as soon as it is measured; after Ctrl-C the same call goes on. How far it is
@@ -346,22 +343,52 @@ def profile(
     return measure(asked, read_settings(), plain_console(stderr=True))
 
 
-def measure(asked: ProfileRequest, settings: Settings, console: Console) -> _Profiled:
+def measure(asked: ProfileRequest, settings: Settings, console: Console) -> Profiled:
     """Run the sweep; the console is told how far it is."""
     job = asked.job(settings)
     if not asked.replayed:
         check_program(job, settings.job_environment())
         job = with_fingerprint(job)
-    with _opened(asked, job, settings, console) as opened:
-        points, result = _measure(opened, _shares(opened, _safety(opened, settings)))
-        gpu = opened.testbed.gpu
-        stored = [p for p in opened.store.solo_points(job=job.name) if p.gpu_model == gpu.model]
-    return _Profiled(
+    rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
+    run = new_run(Clock().utc())
+    seed = run if asked.noise else None
+    with (
+        open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed,
+        open_points(settings, asked.gpu) as store,
+    ):
+        gpu = testbed.gpu
+        if asked.replayed:
+            say_replay(console, gpu.model, asked.noise)
+        points = store.solo_points(job=job.name)
+        # A replay computes nothing.
+        any_count = asked.allow_unsafe or asked.replayed or testbed.mode != "mps"
+        counts = counts_on(gpu, settings.home, allow_unsafe=any_count)
+        shares = _shares(asked, job, testbed, counts.safety(job.name, gpu, points), console)
+        kept: list[SoloPoint] = []
+        # A campaign's points of the job alone are no sweep to go on with.
+        campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
+        sweeps = [p for p in points if p.run not in campaigns]
+        if asked.resume and (earlier := unfinished_run(sweeps, job, gpu, testbed.mode)):
+            run, kept = earlier
+        done = {(p.share_percent, p.repeat) for p in kept}
+        planned = plan(job, shares, asked.repeats, run)
+        targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
+        if kept:
+            console.print(
+                f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
+                f"{len(targets)} to go; --fresh measures again"
+            )
+        reporter = ConsoleReporter(console, replayed=asked.replayed)
+        result = sweep(targets, run, testbed, store, reporter, rules, kept=kept, counted=job)
+        stored = [p for p in store.solo_points(job=job.name) if p.gpu_model == gpu.model]
+    # Only a whole sweep shows which of its points drew too little power.
+    flagged = with_solo_flags(result.points)
+    return Profiled(
         job=job,
         gpu=gpu,
-        points=tuple(points),
+        points=tuple(flagged),
         result=result,
-        lacking=why_no_profile(stored or points),
+        lacking=why_no_profile(stored or flagged),
     )
 
 
@@ -369,93 +396,13 @@ def _listed(values: str | Sequence[float]) -> str:
     return values if isinstance(values, str) else ",".join(f"{value:g}" for value in values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    """A job, and everything open that measuring it needs."""
-
-    asked: ProfileRequest
-    job: Job
-    run: str
-    testbed: Testbed
-    store: Store
-    rules: WindowRules
-    reporter: Reporter
-    console: Console
-
-
-@contextmanager
-def _opened(
-    asked: ProfileRequest, job: Job, settings: Settings, console: Console
-) -> Generator[_Sweep]:
-    """The testbed, and the store that its points go to."""
-    rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
-    run = new_run(Clock().utc())
-    seed = run if asked.noise else None
-    with open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed:
-        if asked.replayed:
-            say_replay(console, testbed.gpu.model, asked.noise)
-        with open_points(settings, asked.gpu) as store:
-            yield _Sweep(
-                asked=asked,
-                job=job,
-                run=run,
-                testbed=testbed,
-                store=store,
-                rules=rules,
-                reporter=ConsoleReporter(console, replayed=asked.replayed),
-                console=console,
-            )
-
-
-def _safety(opened: _Sweep, settings: Settings) -> Safety:
-    """What is known of the counts of the GPU; nothing where none is to be avoided."""
-    job, testbed = opened.job, opened.testbed
-    # A replay computes nothing.
-    any_count = opened.asked.allow_unsafe or opened.asked.replayed or testbed.mode != "mps"
-    counts = counts_on(testbed.gpu, settings.home, allow_unsafe=any_count)
-    return counts.safety(job.name, testbed.gpu, opened.store.solo_points(job=job.name))
-
-
-def _shares(opened: _Sweep, safety: Safety) -> tuple[Share, ...]:
+def _shares(
+    asked: ProfileRequest, job: Job, testbed: Testbed, safety: Safety, console: Console
+) -> tuple[Share, ...]:
     """What is measured: what was asked for, else the default shares at safe counts."""
-    testbed = opened.testbed
-    if asked := opened.asked.shares_on(testbed.gpu, testbed.mode):
-        check_asked_shares(asked, opened.job, safety)
-        return asked
+    if shares := asked.shares_on(testbed.gpu, testbed.mode):
+        check_asked_shares(shares, job, safety)
+        return shares
     if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
-        opened.console.print(moved, highlight=False)
+        console.print(moved, highlight=False)
     return default_shares(DEFAULT_SHARES, safety)
-
-
-def _measure(opened: _Sweep, shares: Sequence[Share]) -> tuple[list[SoloPoint], SweepResult]:
-    """All points of the run, those that it had before included, and what came of the rest."""
-    run, kept = (_earlier(opened) if opened.asked.resume else None) or (opened.run, [])
-    done = {(p.share_percent, p.repeat) for p in kept}
-    planned = plan(opened.job, shares, opened.asked.repeats, run)
-    targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
-    if kept:
-        opened.console.print(
-            f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
-            f"{len(targets)} to go; --fresh measures again"
-        )
-    result = sweep(
-        targets,
-        run,
-        opened.testbed,
-        opened.store,
-        opened.reporter,
-        opened.rules,
-        kept=kept,
-        counted=opened.job,
-    )
-    # Only a whole sweep shows which of its points drew too little power.
-    return with_solo_flags(result.points), result
-
-
-def _earlier(opened: _Sweep) -> tuple[str, list[SoloPoint]] | None:
-    """The sweep to go on with; a campaign's points of the job alone are none."""
-    job, testbed, store = opened.job, opened.testbed, opened.store
-    points = store.solo_points(job=job.name)
-    campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
-    sweeps = [p for p in points if p.run not in campaigns]
-    return unfinished_run(sweeps, job, testbed.gpu, testbed.mode)

@@ -160,8 +160,7 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
     from advisor_models.one_window import bundled_head
 
     settings = read_settings()
-    limits = Request(policy=settings.policy)
-    wanted = Wanted(head=bundled_head(), within="user", limits=limits)
+    wanted = Wanted(head=bundled_head(), within="user", limits=Request(policy=settings.policy))
     with (
         closing(HostWatch(wanted, every_s, settings.jobs_dir, _keep)) as host,
         suppress(KeyboardInterrupt),
@@ -295,8 +294,7 @@ def _how(pid: int, command: Sequence[str], told: ToldProgress | None, name: str)
     if known := server_of(command):
         yield _no_page(known[0])
     yield f"nothing that can be read tells how far it is; it writes to {output_of([pid])}"
-    libraries = loaded_libraries(family(pid)) or ""
-    if "torch" in libraries and (script := counted_script(command)):
+    if "torch" in (loaded_libraries(family(pid)) or "") and (script := counted_script(command)):
         yield f"to profile it: advisor profile --name {name} -- {script}{where}"
         yield "that counts its optimizer steps, without a change of the script"
     else:

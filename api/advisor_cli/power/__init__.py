@@ -21,8 +21,7 @@ _COMMANDS = {
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
     module = {"tensor": "input", "train": "input", "sensor": "kernel"}.get(name, name)
-    function = "input_power" if name == "input" else name
-    return imported(f"advisor_cli.power.{module}", name, function)
+    return imported(f"advisor_cli.power.{module}", name, "input_power" if name == "input" else name)
 
 
 class _Power(LazyGroup):

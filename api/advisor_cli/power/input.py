@@ -460,11 +460,10 @@ def _read(
 ) -> tuple[list[InputPoint], dict[str, int]]:
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
     found: list[InputPoint] = []
-    unused: dict[str, int] = {}
+    unused = Counter[str]()
     for some, left_out in [_of_file(file) for file in files] or [points_of(kept_inputs(home))]:
         found += some
-        for why, count in left_out.items():
-            unused[why] = unused.get(why, 0) + count
+        unused.update(left_out)
     found += bundled_input_points() if with_bundled else ()
     if not found:
         raise InputError(

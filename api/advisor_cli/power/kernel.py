@@ -46,9 +46,6 @@ from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed import find_gpu, worker_backend
 
-_NOT_ACCEPTED = 6
-"""Exit code: nothing of what was found is to be believed."""
-
 ReplayedModel: TypeAlias = Annotated[
     str | None, typer.Option(help="With --gpu replay: such as 'NVIDIA H200'")
 ]
@@ -86,7 +83,8 @@ def sensor(
         found = _measure_sensor(gpu, python, read_settings(), console)
     say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
     if not found.accepted:
-        raise typer.Exit(_NOT_ACCEPTED)
+        # Nothing of what was found is to be believed.
+        raise typer.Exit(6)
 
 
 def _measure_sensor(
@@ -317,10 +315,6 @@ def _scaled(joules: float) -> str:
     return f"{joules:.4g} J" if abs(joules) >= 1 else f"{joules * 1000:.4g} mJ"
 
 
-_COLLECTIVES = ("all-gather", "all-reduce")
-"""Operations over two GPUs."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AskedOperation:
     """The operation that is meant: one of ours, or what `call` names."""
@@ -356,7 +350,7 @@ class _AskedOperation:
     @property
     def together(self) -> bool:
         """Whether it is one over two GPUs."""
-        return self.name in _COLLECTIVES
+        return self.name in ("all-gather", "all-reduce")
 
     def recorded_name(self) -> str:
         """As reports call it.

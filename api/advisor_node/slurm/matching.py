@@ -32,7 +32,7 @@ from advisor_node.slurm.site import (
     SlurmNode,
     SlurmTask,
     ask,
-    books,
+    book_faults,
     read_nodes,
     read_partitions,
     read_queue,
@@ -44,9 +44,6 @@ CardTasks = tuple[SlurmTask, ...]
 
 PlanSets = Callable[[Sequence[JobRequest], str | None], NamedSets]
 """Which jobs should run together, three or more, on a GPU model."""
-
-_YOUNGER = 1e-6
-"""Of equals the oldest meet: each place in the queue is worth so much less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +75,9 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
 
     That is the first on which there is room.
     """
-    held: dict[tuple[str, int], int] = defaultdict(int)
+    held = Counter[tuple[str, int]]()
     for job in jobs:
-        for card, counted in job.cards.items():
-            held[card] += counted
+        held.update(job.cards)
     found: list[SlurmTask] = []
     for job in jobs:
         node = nodes.get(job.needs_node) if job.pending and job.part else None
@@ -159,9 +155,8 @@ def _planned_sets(
         wanted = Counter(names)
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
         begun = [one for one in begun if one[0] != kinds]
-        lacking = (wanted - _names(there)).elements()
         found = sorted(
-            (rest[name].popleft() for name in lacking if rest[name]),
+            (rest[name].popleft() for name in (wanted - _names(there)).elements() if rest[name]),
             key=lambda job: places[job.key],
         )
         if found and len(there) + len(found) > ADVISED_JOBS:
@@ -196,7 +191,8 @@ def _meeting(
             running=() if planned else tuple(map(_share, there)),
         ),
         bounds_mib=tuple(named(job).memory_mib for job in there),
-        ahead=bool(there) - _YOUNGER * max(kinds),
+        # Of equals the oldest meet: each place in the queue is worth a millionth less.
+        ahead=bool(there) - 1e-6 * max(kinds),
         there=there,
         coming=coming,
     )
@@ -227,9 +223,6 @@ START_S = 30.0
 
 HOLD_S = 3600.0
 """So long at most a job is held back for one that waits for its GPU."""
-
-_MOST_WAITING = 60
-"""Of one kind of jobs that may meet, the first in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +275,8 @@ class QueueRound:
         come = (job for job in self.jobs if job.undecided and self._came_s(job) <= self.now_s)
         waiting = grouped(come, self._kind)
         for kind in dict.fromkeys((*cards, *waiting)):
-            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:_MOST_WAITING])
+            # Of many jobs that may meet, the first in the queue.
+            yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:60])
 
     def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
@@ -487,7 +481,7 @@ class _Matching:
                 self._tell(change)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
-        found = books(self._ask)
+        found = next(book_faults(self._ask), "ok")
         if found != self._books:
             LOG.log(
                 logging.INFO if found == "ok" else logging.WARNING,

@@ -52,13 +52,13 @@ def _rows(text: str, of: str) -> list[Mapping[str, Any]]:
     Raises:
         SourceError: it is no such answer.
     """
-    try:
+    with SourceError.instead_of(
+        (ValueError, KeyError, TypeError),
+        f"Slurm's answer has no {of}",
+        why="",
+        fix="look whether `squeue --json` works here: Debian has it in slurm-wlm-basic-plugins",
+    ):
         answer = json.loads(text)[of]
-    except (ValueError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"Slurm's answer has no {of}",
-            fix="look whether `squeue --json` works here: Debian has it in slurm-wlm-basic-plugins",
-        ) from error
     return [row for row in answer if isinstance(row, dict)]
 
 
@@ -129,7 +129,7 @@ class Named:
         return "advisor:" + ",".join(f"{key}={v}" for key, v in given if v is not None)
 
     def in_comment(self, comment: str) -> str:
-        """A comment with this word in the place of the one that is there."""
+        """A comment in which this word replaces the one that is there."""
         return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
 
 
@@ -166,7 +166,6 @@ WHOLE = 100
 _HELD = (
     "Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "JobArrayTaskLimit",
 )  # fmt: skip
-_MOST_TASKS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +238,7 @@ def _keys(row: Mapping[str, Any]) -> list[str]:
     if number(row.get("array_task_id")) is not None:
         return [f"{array}_{number(row['array_task_id']):.0f}"]
     tasks = list(_tasks(str(row.get("array_task_string") or "")))
-    return [f"{array}_{one}" for one in tasks[:_MOST_TASKS]] or [str(task)]
+    return [f"{array}_{one}" for one in tasks[:1000]] or [str(task)]
 
 
 def _tasks(text: str) -> Iterator[int]:
@@ -305,39 +304,28 @@ def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return _listed(found)
 
 
-OK = "ok"
-
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
 _OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
 _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
 
-def _faults_of(config: Mapping[str, str], partitions: str, ask: SlurmCommand) -> Iterator[str]:
+def book_faults(ask: SlurmCommand) -> Iterator[str]:
     """Why jobs that share would pass by the books, one after the other; with what to do.
-
-    Args:
-        config: Settings of `scontrol show config`.
-        partitions: What `scontrol show partition -o` prints.
-        ask: Runs `sacctmgr`.
-    """
-    if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
-        return  # there are no books
-    if "gres/mps" not in config.get("AccountingStorageTRES", "").split(","):
-        yield "gres/mps is not in AccountingStorageTRES of slurm.conf: add it beside gres/gpu"
-    yield from _unweighed(partitions)
-    if "limits" in config.get("AccountingStorageEnforce", ""):
-        yield from _unlimited(ask)
-
-
-def books(ask: SlurmCommand) -> str:
-    """`ok`, or why nothing may be rewritten.
 
     Raises:
         SourceError: Slurm does not answer.
     """
     config = _settings_of(ask("scontrol", "show", "config"))
-    return next(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask), OK)
+    if not config:
+        raise SourceError("`scontrol show config` says nothing")
+    if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
+        return  # there are no books
+    if "gres/mps" not in config.get("AccountingStorageTRES", "").split(","):
+        yield "gres/mps is not in AccountingStorageTRES of slurm.conf: add it beside gres/gpu"
+    yield from _unweighed(ask("scontrol", "show", "partition", "-o"))
+    if "limits" in config.get("AccountingStorageEnforce", ""):
+        yield from _unlimited(ask)
 
 
 def _unweighed(partitions: str) -> Iterator[str]:
@@ -372,18 +360,6 @@ def _unlimited(ask: SlurmCommand) -> Iterator[str]:
 def _word(line: str, key: str) -> str:
     found = re.search(rf"(?:^|\s){key}=(\S*)", line)
     return found[1] if found else ""
-
-
-def all_faults(ask: SlurmCommand) -> list[str]:
-    """All faults, for `advisor doctor`.
-
-    Raises:
-        SourceError: Slurm does not answer.
-    """
-    config = _settings_of(ask("scontrol", "show", "config"))
-    if not config:
-        raise SourceError("`scontrol show config` says nothing")
-    return list(_faults_of(config, ask("scontrol", "show", "partition", "-o"), ask))
 
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
@@ -544,11 +520,10 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
     named: Any = row.get("partitions")
-    free = (number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)
     return SlurmNode(
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
-        free_cpus=int(free),
+        free_cpus=int((number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
         types=frozenset(counts["gpu"]),

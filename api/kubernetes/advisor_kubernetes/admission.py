@@ -145,7 +145,7 @@ def _without_gpu(container: Object, path: str) -> Iterator[Object]:
 
 
 def _booking(container: Object, path: str) -> Iterator[Object]:
-    """What counts in quotas in the place of the whole GPU; of a claim the claim counts."""
+    """What quotas count instead of the whole GPU; where a pod has a claim, they count that."""
     yield from _without_gpu(container, path)
     for kind in ("limits", "requests"):
         there = part(container, "resources", kind)

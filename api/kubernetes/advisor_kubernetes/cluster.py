@@ -150,10 +150,6 @@ TIMEOUT_S = 10.0
 
 PODS, NODES, QUOTAS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/resourcequotas"
 
-MERGE_PATCH = "application/merge-patch+json"
-
-_SLACK_S = 5.0
-
 
 class ClusterError(AdvisorError):
     """The API server refused, failed, or did not answer.
@@ -218,8 +214,8 @@ class Cluster:
         Raises:
             ClusterError: refused; 409 where it is not the newest.
         """
-        within_s = min(within_s, TIMEOUT_S)
-        return self._answer_to(self._send("PATCH", path, {}, body, within_s, MERGE_PATCH), path)
+        kind = "application/merge-patch+json"
+        return self._ask("PATCH", path, {}, body, min(within_s, TIMEOUT_S), kind)
 
     def watch(self, path: str, version: str, duration_s: int, **query: str) -> Iterator[Object]:
         """Events of a list after a version of it, as they come.
@@ -229,7 +225,7 @@ class Cluster:
         """
         query = {**query, "watch": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(duration_s), "allowWatchBookmarks": "true"}
-        response = self._send("GET", path, query, None, (TIMEOUT_S, duration_s + _SLACK_S))
+        response = self._send("GET", path, query, None, (TIMEOUT_S, duration_s + 5.0))
         try:
             for line in response:
                 event: Object = json.loads(line)
@@ -252,10 +248,16 @@ class Cluster:
         told = self.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
         return word(part(told, "status", "userInfo"), "username")
 
-    def _ask(self, method: str, path: str, query: Mapping[str, str], body: Any = None) -> Object:
-        return self._answer_to(self._send(method, path, query, body, TIMEOUT_S), path)
-
-    def _answer_to(self, response: urllib3.BaseHTTPResponse, path: str) -> Object:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any = None,
+        timeout_s: float = TIMEOUT_S,
+        kind: str = "application/json",
+    ) -> Object:
+        response = self._send(method, path, query, body, timeout_s, kind)
         try:
             return json.loads(response.read())
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
@@ -270,10 +272,10 @@ class Cluster:
         query: Mapping[str, str],
         body: Any,
         timeout_s: float | tuple[float, float],
-        kind: str = "",
+        kind: str = "application/json",
     ) -> urllib3.BaseHTTPResponse:
         """`timeout_s` is for all of it, or for the connection and for each part of the answer."""
-        headers = {"Accept": "application/json", "Content-Type": kind or "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": kind}
         request = self._api.param_serialize(
             method,
             path,
@@ -319,9 +321,7 @@ def _said(text: bytes) -> str:
 
 LOG = logging.getLogger("advisor.kubernetes")
 
-_WATCH_S = 240
 _PAUSE_S = 1.0
-_TOO_OLD = 410
 
 
 class ObjectMirror:
@@ -379,8 +379,8 @@ class ObjectMirror:
                     self._list()
                 self._watch()
             except AdvisorError as error:
-                expired = isinstance(error, ClusterError) and error.status == _TOO_OLD
-                if not expired:
+                # 410: that version is too old.
+                if not (isinstance(error, ClusterError) and error.status == 410):
                     LOG.warning("%s", error)
                     stopping.wait(_PAUSE_S)
                 # What was missed meanwhile stands in a new list.
@@ -403,7 +403,7 @@ class ObjectMirror:
         self._changed()
 
     def _watch(self) -> None:
-        for event in self._cluster.watch(self._path, self._version, _WATCH_S, **self._query):
+        for event in self._cluster.watch(self._path, self._version, 240, **self._query):
             item = part(event, "object")
             with self._lock:
                 if event.get("type") == "DELETED":

@@ -1,5 +1,6 @@
 """Which pods share a GPU: a matching over waiting and running pods, and the patches for it."""
 
+import functools
 import itertools
 import json
 import math
@@ -129,9 +130,7 @@ def requested(spec: Object) -> Mapping[str, float]:
     Raises:
         InputError: it says something that is no quantity.
     """
-    total: Mapping[str, float] = {"pods": 1.0}
-    for container in parts(spec, "containers"):
-        total = added(total, _asked(container))
+    total = functools.reduce(added, map(_asked, parts(spec, "containers")), {"pods": 1.0})
     for container in parts(spec, "initContainers"):
         asked = _asked(container)
         if container.get("restartPolicy") == "Always":
@@ -492,10 +491,13 @@ class _Cards:
         namespace = pods[0].namespace
         kind = (namespace, frozenset(pod.where for pod in pods))
         if kind not in self._free:
-            self._free[kind] = {}
-            for place in self._places.values():
-                if place.node and all(self._that_fits(pod, place.node) for pod in pods):
-                    self._free[kind].setdefault(place.model or "", deque()).append(place)
+            fitting = (
+                place
+                for place in self._places.values()
+                if place.node and all(self._that_fits(pod, place.node) for pod in pods)
+            )
+            models = grouped(fitting, lambda place: place.model or "")
+            self._free[kind] = {model: deque(places) for model, places in models.items()}
         found: list[GpuSlot] = []
         for places in self._free[kind].values():
             while places and not self._is_free(places[0], namespace):
@@ -524,9 +526,7 @@ class _Cards:
         """Whether processors, memory and all else that pods ask for are left on a node."""
         if not node.allocatable:
             return True
-        asked: Mapping[str, float] = {}
-        for pod in pods:
-            asked = added(asked, pod.requested)
+        asked = functools.reduce(added, (pod.requested for pod in pods))
         after = added(self._used.get(node.name, {}), asked)
         # Three times 0.1 is more than 0.3 here, and a thousandth of a processor is the least.
         return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)
@@ -655,9 +655,6 @@ def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
 
 T = TypeVar("T")
 
-_SHOWN = 500
-"""Characters of a reason."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
@@ -697,7 +694,7 @@ class Write:
             names.PARTNER_UID: self.second and self.second.uid,
             names.MEMORY_MIB: self.memory,
             names.MEMORY_LIMIT: f"0={self.memory.partition('/')[0]}M",
-            names.WHY: self.why[:_SHOWN],
+            names.WHY: self.why[:500],
             names.KAI_PORTION: f"{float(self.share) / 100:.4g}",
         }
         annotations = {key: text for key, text in written.items() if text is not None}
@@ -884,8 +881,7 @@ class _Tenant:
 
     def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
         """Those that start together or join others, by the matching that is worth most."""
-        by_kind = grouped(pods, lambda pod: pod.kind)
-        kinds = _in_turns([*by_kind.values()], int(self.round.now_s))
+        kinds = _in_turns([*grouped(pods, lambda pod: pod.kind).values()], int(self.round.now_s))
         open_cards = self.cards.of(self.namespace)
         there = [*grouped(open_cards, lambda card: card.kind(self.round.now_s)).values()]
         offers = self._offers(kinds, there)
@@ -963,18 +959,20 @@ class _Tenant:
     def _joins(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
     ) -> Iterator[_PodOffer]:
-        for i, pods in enumerate(kinds):
-            for j, cards in enumerate(there, len(kinds)):
-                if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards):
-                    yield _PodOffer(
-                        kinds=(i, j),
-                        first=pods,
-                        second=pods,
-                        cards=cards,
-                        question=_question_of_join(cards[0], pods[:1], self.round.now_s),
-                        bounds_mib=cards[0].bounds_mib,
-                        ahead=self._is_late(pods[0]),
-                    )
+        return (
+            _PodOffer(
+                kinds=(i, j),
+                first=pods,
+                second=pods,
+                cards=cards,
+                question=_question_of_join(cards[0], pods[:1], self.round.now_s),
+                bounds_mib=cards[0].bounds_mib,
+                ahead=self._is_late(pods[0]),
+            )
+            for i, pods in enumerate(kinds)
+            for j, cards in enumerate(there, len(kinds))
+            if cards[0].takes(pods[0]) and any(self.cards.has_room(c, pods[0]) for c in cards)
+        )
 
     def _alone(self, pod: Pod) -> PodDecision:
         late = self._is_late(pod)
@@ -1009,11 +1007,10 @@ class _Tenant:
         # What the service says of two of it holds for one that begins alone.
         needs_mib = two.needs_mib[:1] if isinstance(two, Together | Apart) else ()
         most_mib = places[0].memory_mib or MEMORY_MIB.get(places[0].model or "")
-        bound_mib = _bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod])
         return Start(
             pods=(pod,),
             shares=(ALONE,),
-            memory_mib=bound_mib,
+            memory_mib=_bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod]),
             place=places[0],
             why=f"alone on a whole GPU: {why}",
         )

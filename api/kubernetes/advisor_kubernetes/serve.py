@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -21,7 +22,6 @@ from collections.abc import (
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as _PLAIN
@@ -34,6 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from advisor.client import Client
+from advisor.core.records import grouped
 from advisor.errors import AdvisorError, InputError
 from advisor_api.http.access import ANONYMOUS_READER, Caller
 from advisor_api.http.connections import CERTIFIED
@@ -290,25 +291,22 @@ T = TypeVar("T")
 _TICK_S = 1.0
 """Time passes for pods that wait, whether anything changes or not."""
 
-_LEFT_ALONE_S = 60.0
-"""Before a pod that could not be written is tried again."""
 
-_GATHER_S = 0.05
-"""What changes together is looked at together."""
-
-
-class _Chooser:
-    """Watches pods and nodes, and decides.
+class Choosing:
+    """Watches pods and nodes, and decides where it holds the Lease, which is in the namespace.
 
     Attributes:
-        is_full: Whether all GPUs that pods may share are held, as of the last look.
+        metrics: Of the whole process.
+        username: The chooser's name as the API server sees it; None: not known yet.
+        is_full: Whether all GPUs that pods may share are held, as of the last look; also where
+            another process chooses.
     """
 
-    def __init__(
-        self, cluster: Cluster, advice: Advice, lease: Lease, policy: Policy, metrics: HttpMetrics
-    ) -> None:
-        self._cluster, self._advice, self._lease = cluster, advice, lease
-        self._policy = policy
+    def __init__(self, cluster: Cluster, service: Client, namespace: str, policy: Policy) -> None:
+        self.metrics = metrics = HttpMetrics()
+        self.username: str | None = None
+        self._cluster, self._advice, self._policy = cluster, Advice(service), policy
+        self._lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
         self._events = Events(cluster)
         self._waiting = metrics.gauge(
             "kubernetes_pods_waiting", "Pods behind the gate, where this leads"
@@ -328,11 +326,13 @@ class _Chooser:
         )
         self._changed = threading.Event()
         changed = self._changed.set
-        self.pods = ObjectMirror(cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true")
-        self.nodes = ObjectMirror(cluster, NODES, changed)
-        self.quotas = ObjectMirror(cluster, QUOTAS, changed)
+        self._pods_seen = ObjectMirror(
+            cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true"
+        )
+        self._nodes_seen = ObjectMirror(cluster, NODES, changed)
+        self._quotas_seen = ObjectMirror(cluster, QUOTAS, changed)
         # What they ask of nodes; that one of them changes is no reason to look again.
-        self.others = ObjectMirror(
+        self._others_seen = ObjectMirror(
             cluster, PODS, lambda: None, kept=_asked_of_node,
             labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
         )  # fmt: skip
@@ -342,14 +342,54 @@ class _Chooser:
         self._now: dict[object, Any] = {}
         self._before: dict[object, Any] = {}
         self._left_alone: dict[str, float] = {}
-        self.last_round_s = time.monotonic()
+        self._last_round_s = time.monotonic()
         self.is_full = False
+        self._mirrors = (self._pods_seen, self._nodes_seen, self._quotas_seen, self._others_seen)
+        self._stopping = threading.Event()
 
-    def run(self, stopping: threading.Event) -> None:
+    @property
+    def lives(self) -> bool:
+        """Whether the chooser still comes round, once it has begun."""
+        # A round takes as long as its answers; one that takes two minutes does not come back.
+        return self.username is None or time.monotonic() - self._last_round_s < 120.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the cluster was seen: rights and addresses are good."""
+        return self.username is not None and self._synced
+
+    @property
+    def _synced(self) -> bool:
+        """Whether all of it was listed once."""
+        return all(mirror.synced.is_set() for mirror in self._mirrors)
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Choose until the end of the block."""
+        runs = (*(mirror.run for mirror in self._mirrors), self._choose)
+        # Daemons: a watch may wait for its next event for minutes.
+        threads = [threading.Thread(target=r, args=(self._stopping,), daemon=True) for r in runs]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            threads[-1].join(5.0)
+
+    def _choose(self, stopping: threading.Event) -> None:
         """Choose until the end; nothing that goes wrong ends it."""
+        # The webhook refuses what the chooser writes until it knows who that is.
+        while self.username is None and not stopping.is_set():
+            try:
+                self.username = self._cluster.username()
+            except AdvisorError as error:
+                LOG.warning("%s", error)
+                stopping.wait(1.0)
         while not stopping.is_set():
             if self._changed.wait(_TICK_S):
-                stopping.wait(_GATHER_S)
+                # What changes together is looked at together.
+                stopping.wait(0.05)
             self._changed.clear()
             try:
                 self._turn()
@@ -359,30 +399,20 @@ class _Chooser:
             except Exception:  # a fault of ours must not leave all pods waiting for ever
                 LOG.exception("an internal error")
                 stopping.wait(_TICK_S)
-            self.last_round_s = time.monotonic()
+            self._last_round_s = time.monotonic()
         with contextlib.suppress(AdvisorError):  # else the next one waits until it has run out
             self._lease.give_up()
 
     def _turn(self) -> None:
         leads = self._lease.take()
         self._leading.set(leads)
-        if self.synced:
+        if self._synced:
             self._before, self._now = self._now, {}
-            nodes = self._read(self.nodes.objects(), read_node)
+            nodes = self._read(self._nodes_seen.objects(), read_node)
             there = [gpu.key for node in nodes for gpu in node.gpus]
             self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
                 self._round(nodes)
-
-    @property
-    def mirrors(self) -> Sequence[ObjectMirror]:
-        """What it sees the cluster by."""
-        return self.pods, self.nodes, self.quotas, self.others
-
-    @property
-    def synced(self) -> bool:
-        """Whether all of it was listed once."""
-        return all(mirror.synced.is_set() for mirror in self.mirrors)
 
     def _round(self, nodes: Sequence[Node]) -> None:
         hostnames = {node.name: node.labels.get(names.HOSTNAME, node.name) for node in nodes}
@@ -400,7 +430,7 @@ class _Chooser:
         self._refused.set(len(refused))
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
-        allowed, unread = gpus_allowed(self.quotas.objects())
+        allowed, unread = gpus_allowed(self._quotas_seen.objects())
         decisions = Round(
             pods=pods,
             nodes=self._agents.heard(nodes, now),
@@ -409,7 +439,7 @@ class _Chooser:
             policy=self._policy,
             allowed=allowed,
             unread=unread,
-            others=_by_node(self.others.objects()),
+            others=_by_node(self._others_seen.objects()),
             left_alone=self._left_alone,
         ).decide()
         for decision in decisions:
@@ -422,7 +452,7 @@ class _Chooser:
             )
 
     def _pods(self) -> list[Pod]:
-        return self._read(self.pods.objects(), read_pod)
+        return self._read(self._pods_seen.objects(), read_pod)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
@@ -430,13 +460,16 @@ class _Chooser:
             if not self._lease.take():  # a long round must not outlast it, nor a slow write
                 return
             try:
-                self.pods.put(self._cluster.patch(write.pod.path, write.body, self._lease.left_s))
+                self._pods_seen.put(
+                    self._cluster.patch(write.pod.path, write.body, self._lease.left_s)
+                )
             except ClusterError as error:
                 if error.is_conflict:
                     self._conflicts.inc()
                 elif error.status in (400, 403, 422):
-                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait.
-                    self._left_alone[write.pod.uid] = time.monotonic() + _LEFT_ALONE_S
+                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait,
+                    # and it is tried again in a minute.
+                    self._left_alone[write.pod.uid] = time.monotonic() + 60.0
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
                 else:
                     raise
@@ -475,74 +508,10 @@ def _asked_of_node(item: Object) -> Object:
 
 
 def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
-    found: dict[str, Mapping[str, float]] = {}
-    for item in items:
-        found[item["node"]] = added(found.get(item["node"], {}), item["requested"])
-    return found
-
-
-_HANGS_S = 120.0
-"""A round takes as long as its answers; one that takes this long does not come back."""
-
-_PAUSE_S = 1.0
-
-_ENDS_S = 5.0
-
-
-class Choosing:
-    """The chooser, the mirrors that feed it, and who it is; its Lease is in the namespace.
-
-    Attributes:
-        metrics: Of the whole process.
-        username: The chooser's name as the API server sees it; None: not known yet.
-    """
-
-    def __init__(self, cluster: Cluster, service: Client, namespace: str, policy: Policy) -> None:
-        self.metrics = HttpMetrics()
-        self.username: str | None = None
-        self._cluster = cluster
-        lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
-        self._chooser = _Chooser(cluster, Advice(service), lease, policy, self.metrics)
-        self._stopping = threading.Event()
-
-    @property
-    def lives(self) -> bool:
-        """Whether the chooser still comes round, once it has begun."""
-        return self.username is None or time.monotonic() - self._chooser.last_round_s < _HANGS_S
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no GPU is free that pods could share; also where another process chooses."""
-        return self._chooser.is_full
-
-    @property
-    def ready(self) -> bool:
-        """Whether the cluster was seen: rights and addresses are good."""
-        return self.username is not None and self._chooser.synced
-
-    @contextmanager
-    def running(self) -> Generator[None]:
-        """Choose until the end of the block."""
-        runs = (*(mirror.run for mirror in self._chooser.mirrors), self._choose)
-        # Daemons: a watch may wait for its next event for minutes.
-        threads = [threading.Thread(target=r, args=(self._stopping,), daemon=True) for r in runs]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            threads[-1].join(_ENDS_S)
-
-    def _choose(self, stopping: threading.Event) -> None:
-        # The webhook refuses what the chooser writes until it knows who that is.
-        while self.username is None and not stopping.is_set():
-            try:
-                self.username = self._cluster.username()
-            except AdvisorError as error:
-                LOG.warning("%s", error)
-                stopping.wait(_PAUSE_S)
-        self._chooser.run(stopping)
+    return {
+        node: functools.reduce(added, (item["requested"] for item in there))
+        for node, there in grouped(items, lambda item: str(item["node"])).items()
+    }
 
 
 PATIENCE_S = 1.0
@@ -633,7 +602,7 @@ def _mutate(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         body = await request.body()
-        answer = partial(
+        answer = functools.partial(
             review, read_object(body), choosing.username, host_paths,
             is_full=choosing.is_full, advise=adviser,
         )  # fmt: skip

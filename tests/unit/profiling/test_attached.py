@@ -44,7 +44,7 @@ class FakeSource:
     def start_window(self) -> None:
         """Counters begin."""
 
-    def read(self, _names: list[str]) -> dict[str, float | None]:
+    def read(self, _names: list[str]) -> dict[str, float]:
         """What NVML reads."""
         return dict.fromkeys(COUNTERS, 40.0) | {POWER_GPU: 300.0, MEMORY_USED: 1000.0}
 

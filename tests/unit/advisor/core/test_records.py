@@ -174,8 +174,7 @@ def test_a_record_is_written_in_one_way_only(make: Callable[..., Any]) -> None:
         ("sort", 3.0, None),
     ]
     turned = {**to_row(other), "jobs": list(reversed(to_row(other)["jobs"]))}
-    kind = PairPoint if make is pair_point else Observation
-    assert from_row(kind, turned) == other
+    assert from_row(PairPoint if make is pair_point else Observation, turned) == other
     itself = make(job_2="gemm")
     assert (itself.jobs, [p.share_percent for p in itself.parts]) == (("gemm", "gemm"), [30, 70])
 

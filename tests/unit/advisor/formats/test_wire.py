@@ -48,8 +48,7 @@ def test_nested_dataclasses_come_back() -> None:
 
 
 def test_keys_of_mappings_may_be_numbers() -> None:
-    text = b'{"jobs": [], "names": {"92": ["torch.mm"]}}'
-    assert read(Whole, text).names == {92: ("torch.mm",)}
+    assert read(Whole, b'{"jobs": [], "names": {"92": ["torch.mm"]}}').names == {92: ("torch.mm",)}
 
 
 def test_an_unknown_key_is_refused_or_left_out() -> None:

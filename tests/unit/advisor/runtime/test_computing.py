@@ -83,8 +83,7 @@ def test_all_that_compute_are_clients_of_jobs(
 
 @given(PIDS)
 def test_without_mps_only_strangers_are_out_of_place(on_gpu: frozenset[int]) -> None:
-    ours = any(pid < 30 for pid in on_gpu)
-    expected = ours and any(pid >= 30 for pid in on_gpu)
+    expected = any(pid < 30 for pid in on_gpu) and any(pid >= 30 for pid in on_gpu)
     assert (broken_by(Sight(on_gpu, None)) is not None) == expected
 
 

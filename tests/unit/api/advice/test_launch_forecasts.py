@@ -366,8 +366,7 @@ def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settin
     points = (
         solo_points("a", job_hash=A.job_hash, **said), solo_points("b", job_hash="other", **said),
     )  # fmt: skip
-    path = points_file(tmp_path, *points)
-    pair, _ = with_forecast(launch_set(EQUAL), wanted(path), settings)
+    pair, _ = with_forecast(launch_set(EQUAL), wanted(points_file(tmp_path, *points)), settings)
     assert [part.reported for part in pair.parts] == ["48=10.93", None]
 
 

@@ -192,10 +192,9 @@ def test_limits_of_a_set_are_looked_at_one_by_one(settings: Settings) -> None:
 
 def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
     seen, unseen = wanted(), replace(wanted(), card=None)
-    known = [
+    assert [
         (one.gpu_model, one.gpu_uuid, one.units_total, one.memory_mib) for one in (seen, unseen)
-    ]
-    assert known == [(CARD, "GPU-1", 132, 80_000), (None, None, None, None)]
+    ] == [(CARD, "GPU-1", 132, 80_000), (None, None, None, None)]
     assert [wanted(memory_mib=m).memory_mib for m in (40_000.0, 90_000.0)] == [40_000, 80_000]
     assert wanted(gpu_model="Other").gpu_model == "Other"
     assert replace(wanted(memory_mib=40_000.0), card=None).memory_mib == 40_000

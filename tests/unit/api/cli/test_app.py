@@ -32,8 +32,7 @@ OF_POWER = [command.name for command in power.app.registered_commands]
 )
 def test_line_of_help_is_the_command_s_own(group: Any, name: str) -> None:
     (listed,) = (c for c in group.app.registered_commands if c.name == name)
-    own = group.load(name).help or ""
-    assert listed.help == " ".join(own.split("\n\n")[0].split())
+    assert listed.help == " ".join((group.load(name).help or "").split("\n\n")[0].split())
 
 
 @pytest.mark.parametrize("module", ["advisor_cli.app", "advisor_cli.recommend"])

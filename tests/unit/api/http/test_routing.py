@@ -173,8 +173,7 @@ def test_a_wrong_token_is_refused_where_none_is_needed(capsys: pytest.CaptureFix
     """Anyone who sends a token learns that it is no good; the log has names and never secrets."""
     app, metrics = behind_gate()
     app.state.service = SimpleNamespace(tokens=TokenCache(lambda _: TOKENS))
-    wrong = {"Authorization": f"Bearer adv_{'x' * 43}"}
-    sent: list[dict[str, str]] = [{}, wrong, BY_SCOPE["read"]]
+    sent: list[dict[str, str]] = [{}, {"Authorization": f"Bearer adv_{'x' * 43}"}, BY_SCOPE["read"]]
     asked = [partial(httpx.AsyncClient.get, url="/seen", headers=headers) for headers in sent]
     assert [run(app, one).status_code for one in asked] == [200, 401, 200]
     assert b"advisor_tokens_refused_total 1.0" in metrics.text()

@@ -452,8 +452,7 @@ def test_nobody_holds_more_gpus_than_the_quota_of_the_namespace() -> None:
     found = decided(pods, nodes, {}, allowed={"default": 2})
     assert [type(decision) for decision in found] == [Start, Start, Stay]
     assert found[-1].why == "the quota of the namespace is for 2 GPUs, and its pods hold as many"
-    stay = only(Stay, [waiting("a", "a")], nodes, {}, allowed={"default": 0})
-    assert "is for no GPU" in stay.why
+    assert "is for no GPU" in only(Stay, [waiting("a", "a")], nodes, {}, allowed={"default": 0}).why
 
 
 @pytest.mark.parametrize(
@@ -594,9 +593,8 @@ def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str])
 
 def test_second_pod_is_given_to_nobody_else() -> None:
     first, second = given_pair()
-    third = waiting("c", "c")
     found = decided(
-        [read_pod(first), read_pod(second), third],
+        [read_pod(first), read_pod(second), waiting("c", "c")],
         [node("n", "GPU-1", "GPU-2")],
         saves(a_b=0.2, b_c=0.9),
     )

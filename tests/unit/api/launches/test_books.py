@@ -44,11 +44,11 @@ def test_all_that_are_over_are_found_and_read_once(state: ServiceState) -> None:
         add(state, number)
     books = Books(state)
     books.look((), NOW)
-    assert len(books.entries()) == 50
+    assert len(books.ended) == 50
     for number in range(50, 90):
         add(state, number)
     books.look((), NOW)
-    assert len(books.entries()) == 90
+    assert len(books.ended) == 90
     newest = [f"20260131-12{number:04}-000000" for number in range(89, 89 - MOST_ENDED, -1)]
     assert list(books.newest) == newest
 
@@ -59,7 +59,7 @@ def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -
         add(state, number)
     books = Books(state)
     books.look([name], NOW)
-    assert len(books.entries()) == 99
+    assert len(books.ended) == 99
     state.update_launch(name, "finished", dumps(status(name, "finished")).decode())
     books.look((), NOW)
-    assert len(books.entries()) == 100
+    assert len(books.ended) == 100

@@ -174,8 +174,7 @@ def test_work_is_not_ignored_in_silence() -> None:
 
 def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:
     """Defaults that are sent change nothing; everything else does."""
-    same = request(dry_run=False, hang_s=None)
-    assert request_hash(request()) == request_hash(same)
+    assert request_hash(request()) == request_hash(request(dry_run=False, hang_s=None))
     others = [
         {"jobs": pair("abe", "zed")}, {"gpu": "1"}, {"split": "50/50"}, {"duration_s": 1},
         {"when_one_ends": "stop"}, {"then": [pair("zed", "abe")]}, {"min_speed": 0.1},

@@ -83,8 +83,7 @@ def test_answer_is_asked_for_once_and_kept_for_a_while(
 
 def test_jobs_that_are_better_in_turns_stay_apart(server: Scripted, advice: Advice) -> None:
     server.will(answers(spoilt(sharing="time-sliced")))
-    apart = Apart("time-sliced is better", (1000.0, 1000.0))
-    assert advice.answers([ASKED])[ASKED] == apart
+    assert advice.answers([ASKED])[ASKED] == Apart("time-sliced is better", (1000.0, 1000.0))
 
 
 @pytest.mark.parametrize(

@@ -217,8 +217,7 @@ def test_logs_of_a_card_are_of_launches_that_tell_of_it() -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """A host with a store in which both jobs were measured on one card."""
-    url = f"sqlite:///{tmp_path / 'points.db'}"
-    found = replace(settings_of(tmp_path), database_url=url)
+    found = replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
     stored(found, *solo_points("a"), *solo_points("b"))
     return found
 

@@ -45,25 +45,24 @@ def queue_of(file: QueueFile, folder: Path, works_s: dict[str, float] | None = N
 
 
 def running(*names: str, steps: float, speed: float) -> SeenLaunch:
-    jobs = tuple(
-        LaunchedJob(
-            LaunchPart(job=JOBS[name], solo_rate=10.0),
-            JobStatus(
-                job=name,
-                rate_unit="steps",
-                share_percent=50.0,
-                outcome="running",
-                steps=steps,
-                relative_speed=speed,
-            ),
-        )
-        for name in names
-    )
     return SeenLaunch(
         launch_id="l2",
         gpu="GPU-0",
         status=LaunchStatus(launch_id="l2", state="running", updated_at=""),
-        jobs=jobs,
+        jobs=tuple(
+            LaunchedJob(
+                LaunchPart(job=JOBS[name], solo_rate=10.0),
+                JobStatus(
+                    job=name,
+                    rate_unit="steps",
+                    share_percent=50.0,
+                    outcome="running",
+                    steps=steps,
+                    relative_speed=speed,
+                ),
+            )
+            for name in names
+        ),
         refused=frozenset(),
         joining=False,
         stop_asked=False,
@@ -102,8 +101,7 @@ def test_lines_tell_what_has_changed(file: QueueFile, tmp_path: Path) -> None:
     (late,) = event_lines(None, run_state(hurried, waits))
     assert late.startswith("b cannot be done in time: 2 min alone, ")
     sliced = replace(launch, status=replace(launch.status, sharing="time-sliced"))
-    card = Mock(gpu=Mock(uuid="GPU-0", index=3), expected=Mock(return_value=None))
-    queue.cards = (card,)
+    queue.cards = (Mock(gpu=Mock(uuid="GPU-0", index=3), expected=Mock(return_value=None)),)
     (turn,) = event_lines(before, run_state(queue, replace(look, launches=(sliced,))))
     assert turn.startswith("b running on GPU 3, time-sliced (")
 

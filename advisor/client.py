@@ -1,4 +1,7 @@
-"""The client of the service: one class with a method for each route, and its errors."""
+"""The client of the service: `Client` with a method for each route, and its errors.
+
+docs/client.md shows how. It needs httpx, which the extra `client` brings.
+"""
 
 import math
 import re
@@ -12,8 +15,6 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
-import httpx
-
 import advisor
 from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import Observation, Point, Record, SoloPoint
@@ -21,11 +22,8 @@ from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
 from advisor.formats.wire import T, read, to_plain, write
-from advisor.launch.overview import (
-    History,
-    LaunchList,
-    Overview,
-)
+from advisor.installed import install
+from advisor.launch.overview import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
@@ -55,6 +53,7 @@ from advisor.wire.placement import Placement
 from advisor.wire.power import (
     InputAsked,
     InputPowerRequest,
+    InputPrediction,
     InputPredictions,
     KernelReport,
     KernelReports,
@@ -62,10 +61,57 @@ from advisor.wire.power import (
 from advisor.wire.requests import (
     BatchRequest,
     GainsRequest,
+    JobCopies,
+    JobRequest,
     LaunchRequest,
     PlacementRequest,
+    QueuedJobs,
     RecommendationRequest,
 )
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"advisor.client needs httpx, which is not installed: {install('client')}",
+        name="httpx",
+    ) from error
+
+__all__ = [
+    "AnswerError",
+    "ApiError",
+    "AuditEntry",
+    "BatchItem",
+    "Champion",
+    "Client",
+    "ClientError",
+    "Gains",
+    "GainsRequest",
+    "InputAsked",
+    "InputPrediction",
+    "InputPredictions",
+    "JobCopies",
+    "JobRequest",
+    "JobRow",
+    "JobStatus",
+    "KernelReport",
+    "LaunchRequest",
+    "LaunchSpec",
+    "LaunchStatus",
+    "ModelDetails",
+    "ModelList",
+    "PairPoints",
+    "Placement",
+    "PlacementRequest",
+    "ProfilePoints",
+    "QueuedJobs",
+    "Recommendation",
+    "RecommendationRequest",
+    "SensorRecord",
+    "TakenIn",
+    "TooSlowError",
+    "UnreachableError",
+]
 
 Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
