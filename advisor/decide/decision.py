@@ -283,11 +283,10 @@ def _joining(
     may run below normal itself beside one that has all of it.
     """
     limits = limits_of(profiles[-1], checked) if running.split.is_limited else ()
-    splits = [running.split.joined_by(share) for share in (*limits, WHOLE)]
+    seats = [(share, False) for share in (*limits, WHOLE)]
     if running.may_be_low and running.split in (Split((WHOLE,)), without_limits("uncapped", 1)):
-        lows = [low.below_normal for low in below_normal(profiles, checked)]
-        splits += [running.split.joined_by(WHOLE, is_low=True)] * ((1,) in lows)
-    for split in splits:
+        seats += [(WHOLE, True) for low in below_normal(profiles, checked)[:1] if low.seats[1][1]]
+    for split in itertools.starmap(running.split.joined_by, seats):
         is_known = not split.below_normal or not why_not_below_normal(profiles, split)
         if split.shares[-1] <= running.cap_percent and is_known:
             yield split

@@ -405,6 +405,7 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
 def with_rate(profile: Profile, rate: float) -> Profile:
     """The job at another rate alone: of a server so many requests per second arrive.
 
+    It has another name, as what was measured of it beside others was at its own rate.
     What it draws and keeps busy above (active) idle goes with its rate, which holds where a batch
     is not fuller than before. A server answers no more than it can, as far as that was seen. Less
     demand has no longer tail; that of more is not known. A hundredth more or less is no other rate.
@@ -427,7 +428,8 @@ def with_rate(profile: Profile, rate: float) -> Profile:
     }
     power_w = idle_w + (profile.values["power_w"] - idle_w) * part
     values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
-    return replace(profile, values={**profile.values, **values}, serving=serving)
+    name = f"{profile.job} at {rate:.4g}/s"
+    return replace(profile, job=name, values={**profile.values, **values}, serving=serving)
 
 
 def _per_active_percent(profile: Profile) -> float:

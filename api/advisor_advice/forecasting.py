@@ -273,14 +273,11 @@ def renewed(
     """
     names = [job.name for job in pair.jobs]
     found = find_profiles(names, settings, gpu.model, several_gpus=True)
-    profiles = list[Profile]()
-    for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True):
-        rate = demand or part.solo_rate or profile.whole_gpu_rate
-        if (other := with_rate(profile, rate)) is not profile:
-            # Another name: what was measured of the job beside others was at the rate it had there.
-            other = replace(other, job=f"{profile.job} at {rate:.4g}/s")
-        profiles.append(other)
-    found = replace(found, profiles=tuple(profiles))
+    at_rates = (
+        with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
+        for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True)
+    )
+    found = replace(found, profiles=tuple(at_rates))
     expected, manifest, _ = _predicted(pair, found, gpu, settings)
     tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
     speeds = [part.speed.value for part in expected.parts]

@@ -478,9 +478,9 @@ def run(
     works_s = former_s | told_s
     for name, in_s in due_s.items():
         check_deadline(name, works_s.get(name), in_s)
-    learned = [name for name in dict.fromkeys(names) if name in former_s and name not in told_s]
-    if former := [f"{name} {duration_text(former_s[name])}" for name in learned]:
-        say_lines([f"! work as in former launches: {', '.join(former)}"], err=True)
+    if learned := [name for name in dict.fromkeys(names) if name in former_s.keys() - told_s]:
+        works = (f"{name} {duration_text(former_s[name])}" for name in learned)
+        say_lines([f"! work as in former launches: {', '.join(works)}"], err=True)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
