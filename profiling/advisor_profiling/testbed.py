@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,69 +71,70 @@ _SILENT_S = 10.0
 
 
 class PhaseLock:
-    """Two lock files that all advisors of a host share; a killed one lets go by itself.
+    """Two lock files for each physical core that this process may use now.
 
-    Without a folder there is nothing to keep apart, as in a replay.
+    All advisors of a host share them; a killed one lets go by itself. Those of which each has cores
+    of its own wait for nobody. Without a folder there is nothing to keep apart, as in a replay.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+        self._folder, self._cores = folder, [min(group) for group in physical_cores()]
 
     @contextmanager
     def starting(self) -> Generator[None]:
         """While jobs start: open windows end first, and no new one opens."""
-        with self._files() as files:
-            if files:
-                starts, windows = files
-                fcntl.flock(starts, fcntl.LOCK_SH)
-                _wait_until_free(windows, "measures")
+        with self._files("starting") as starts, self._files("measuring") as windows:
+            _lock(starts, fcntl.LOCK_SH)
+            _wait_until_free(windows, "measures")
             yield
 
     @contextmanager
     def measuring(self) -> Generator[None]:
         """While windows are measured: no job starts on the GPU; waits for those that do."""
-        with self._files() as files:
-            while files:
-                starts, windows = files
+        with self._files("starting") as starts, self._files("measuring") as windows:
+            while True:
                 _wait_until_free(starts, "starts jobs or measures power")
-                fcntl.flock(windows, fcntl.LOCK_SH)
+                _lock(windows, fcntl.LOCK_SH)
                 # A start may have come between the two: it waits for us, so we give way.
-                if _free(starts):
+                if _are_free(starts):
                     break
-                fcntl.flock(windows, fcntl.LOCK_UN)
+                _lock(windows, fcntl.LOCK_UN)
             yield
 
     @contextmanager
-    def _files(self) -> Generator[tuple[IO[str], IO[str]] | None]:
-        if self._folder is None:
-            yield None
-            return
-        with (
-            open_lock(self._folder, "starting.lock") as starts,
-            open_lock(self._folder, "measuring.lock") as windows,
-        ):
-            yield starts, windows
+    def _files(self, phase: str) -> Generator[list[IO[str]]]:
+        with ExitStack() as stack:
+            names = [f"{phase}-{core}.lock" for core in self._cores]
+            folder = self._folder
+            yield [stack.enter_context(open_lock(folder, name)) for name in names if folder]
 
 
-def _wait_until_free(file: IO[str], doing: str) -> None:
+def _lock(files: Iterable[IO[str]], how: int) -> None:
+    for file in files:
+        fcntl.flock(file, how)
+
+
+def _wait_until_free(files: Sequence[IO[str]], doing: str) -> None:
     tell_at_s = time.monotonic() + _SILENT_S
-    while not _free(file):
+    while not _are_free(files):
         time.sleep(0.02)
         if time.monotonic() > tell_at_s:
             tell_at_s = float("inf")
-            pids = ", ".join(map(str, holders(file)))
+            pids = ", ".join(map(str, sorted({pid for file in files for pid in holders(file)})))
             logging.getLogger(__name__).warning(
-                "waiting for %s, which %s on another GPU of this host: one disturbs the other",
+                "waiting for %s, which %s on cores that this one uses, too: one disturbs the other",
                 f"process {pids}" if pids else "a process",
                 doing,
             )
 
 
-def _free(file: IO[str]) -> bool:
-    """Whether the file is unlocked; takes the lock and lets it go."""
-    if free := try_lock(file):
+def _are_free(files: Iterable[IO[str]]) -> bool:
+    """Whether no file is locked; takes the locks and lets them go."""
+    for file in files:
+        if not try_lock(file):
+            return False
         fcntl.flock(file, fcntl.LOCK_UN)
-    return free
+    return True
 
 
 class LiveProcess:
@@ -281,7 +282,7 @@ def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Gene
 
     It counts as a start on this host until it is closed: what runs beside such a worker (a poller
     that never rests, processes that fill matrices) takes cores and the driver's locks as jobs that
-    start do. So windows on other GPUs of the host wait for it, and other workers do not.
+    start do. So windows on the same cores wait for it, and other workers do not.
     """
     with (
         live_backend(settings, gpu_name, "mps" if units else "uncapped") as backend,

@@ -401,7 +401,7 @@ class RetryLimit:
         return None
 
 
-class References:
+class _References:
     """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
 
     def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
@@ -681,7 +681,7 @@ class _Task:
         self.total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
         # Another driver may round otherwise.
-        self._references = References(
+        self._references = _References(
             point
             for point in store.solo_points(gpu_model=testbed.gpu.model)
             if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
