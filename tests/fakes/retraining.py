@@ -72,7 +72,7 @@ def _bundled_once() -> tempfile.TemporaryDirectory[str]:
     with few_trees(TREES):
         model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
     trees = {n: data for n, data in model.artefact.files.items() if n.endswith(".trees")}
-    write_artefact(Path(made.name), named(model.manifest, trees))
+    write_artefact(Path(made.name), named(model.artefact.manifest, trees))
     return made
 
 

@@ -18,7 +18,6 @@ import shutil
 from collections import Counter
 from collections.abc import (
     Callable,
-    Collection,
     Generator,
     Hashable,
     Iterable,
@@ -50,7 +49,7 @@ from advisor.errors import BusyError, ModelError, StoreError
 from advisor.files import private_folder, replace_file, try_lock, writing_private
 from advisor.formats.moments import moment_fault
 from advisor.formats.wire import read, write
-from advisor.predict.profiles import Floats, Profile, make_profiles
+from advisor.predict.profiles import Floats, make_profiles
 from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
 from advisor_data import Store
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
@@ -204,11 +203,6 @@ def bundled_points() -> PointSet:
         profiled=tuple(bundled_solo_points()),
         references=tuple(bundled_reference_points()),
     )
-
-
-def points_file(learned: PointSet) -> bytes:
-    """The content of `POINTS`."""
-    return json.dumps(sorted(learned.ids), indent=0).encode() + b"\n"
 
 
 def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
@@ -392,8 +386,12 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
     profiles = make_profiles(alone)
     for point in pairs:
         for job, share, rate in _rates(point):
-            limit = _most(profiles.get((job, point.gpu_model)), share)
-            if limit is not None and rate > FASTEST * limit:
+            profile = profiles.get((job, point.gpu_model))
+            if profile is None:
+                continue
+            # At a share below the profile, that at its smallest.
+            limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
+            if rate > FASTEST * limit:
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
                 yield refuse(point, "impossible", why)
                 break
@@ -458,7 +456,12 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
     known = {window_of(point): point.point_id for point in others}
     for window, copies in found.items():
         if window not in known and len(set(map(told, copies.values()))) > 1:
-            yield from (_disputed(point, copies.values()) for point in copies.values())
+            whose = sorted({copy.written_by or "this site itself" for copy in copies.values()})
+            why = (
+                f"{len(copies)} unlike copies of this window are there, by {listed(whose)}; "
+                "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
+            )
+            yield from (refuse(point, "disputed", why) for point in copies.values())
             continue
         first = known.get(window, min(copies))
         yield from (
@@ -468,23 +471,9 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
         )
 
 
-def _disputed(point: Point, copies: Collection[Point]) -> Refused:
-    whose = sorted({copy.written_by or "this site itself" for copy in copies})
-    why = f"{len(copies)} unlike copies of this window are there, by {listed(whose)}"
-    fix = "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
-    return refuse(point, "disputed", f"{why}; {fix}")
-
-
 def _rates(point: Point) -> list[tuple[str, float, float]]:
     parts = (point,) if isinstance(point, SoloPoint) else point.parts
     return [(p.job, p.share_percent, p.rate) for p in parts if p.rate is not None]
-
-
-def _most(profile: Profile | None, share: float) -> float | None:
-    """The rate alone at a share; at one below the profile, that at its smallest."""
-    if profile is None:
-        return None
-    return float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
 
 
 def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
@@ -673,20 +662,6 @@ class Challenger:
     trained: Trained
     artefact: Artefact
 
-    @property
-    def manifest(self) -> Manifest:
-        """As it will be written beside the graph."""
-        return self.artefact.manifest
-
-    @property
-    def fault(self) -> str | None:
-        """Why it cannot be promoted; None where it can."""
-        try:
-            check_intervals(self.manifest)
-        except ModelError as error:
-            return str(error)
-        return None
-
     def write(self, folder: Path) -> None:
         """Write it, with the list of its points.
 
@@ -731,7 +706,8 @@ def train_challenger(
         InputError: there are too few jobs.
     """
     trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    artefact = make_artefact(made_from, trained, now, {POINTS: points_file(points)})
+    ids = json.dumps(sorted(points.ids), indent=0).encode() + b"\n"
+    artefact = make_artefact(made_from, trained, now, {POINTS: ids})
     return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
 
 
@@ -828,40 +804,17 @@ class _LastRun:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Workplace:
-    """The folder of a run that holds the lock."""
-
-    folder: Path
-
-    @property
-    def draft(self) -> Path:
-        """Where the challenger is written before the registry takes it."""
-        return self.folder / "draft"
-
-    def clear(self) -> None:
-        """Remove the draft of this run, or of one that was killed."""
-        shutil.rmtree(self.draft, ignore_errors=True)
-
-    def last_run(self) -> _LastRun | None:
-        """The last run that came to its end; None where there is none, or nobody can read it."""
-        try:
-            return read(_LastRun, (self.folder / "last.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-
-    def remember(self, run: _LastRun) -> None:
-        """Keep what a run has looked at.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        replace_file(self.folder / "last.json", write(run).encode() + b"\n")
+def _last_run(file: Path) -> _LastRun | None:
+    """The last run that came to its end; None where there is none, or nobody can read it."""
+    try:
+        return read(_LastRun, file.read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 @contextmanager
-def working_in(models: Path) -> Generator[_Workplace]:
-    """The workplace below the folder of models, for one run at a time.
+def working_in(models: Path) -> Generator[Path]:
+    """The folder of retraining below that of models, for one run at a time.
 
     Raises:
         BusyError: another run goes on.
@@ -875,12 +828,12 @@ def working_in(models: Path) -> Generator[_Workplace]:
                 why=f"{folder / 'lock'} is held",
                 fix="wait for it to end; cron will call again",
             )
-        place = _Workplace(folder)
-        place.clear()
+        # A run that was killed leaves its draft.
+        shutil.rmtree(folder / "draft", ignore_errors=True)
         try:
-            yield place
+            yield folder
         finally:
-            place.clear()
+            shutil.rmtree(folder / "draft", ignore_errors=True)
 
 
 KEPT_VERSIONS = 10
@@ -913,15 +866,15 @@ def retrain(
             f"the run could not write to {models}",
             fix="make room there; the model in use is as it was, and the next run starts again",
         ),
-        working_in(models) as place,
+        working_in(models) as folder,
     ):
-        return _run(collected, registry or Registry(models), place, now, keep, on_stage)
+        return _run(collected, registry or Registry(models), folder, now, keep, on_stage)
 
 
 def _run(
     collected: Collected,
     registry: Registry,
-    place: _Workplace,
+    folder: Path,
     now: datetime,
     keep: int,
     on_stage: OnStage,
@@ -939,17 +892,18 @@ def _run(
     if collected.candidates.ids <= learned.ids:
         return nothing
     points_sha256 = dataset_sha256(collected.candidates)
-    last = place.last_run()
+    last = _last_run(folder / "last.json")
     if last is not None and last.points_sha256 == points_sha256:
         return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
     sifted = sift(collected, learned, now)
     report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
     report = _challenged(
-        report, sifted, learned, (registry, place, artefact.manifest), now, on_stage
+        report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
-        place.remember(_LastRun(points_sha256, report.at, report.why))
+        run = _LastRun(points_sha256, report.at, report.why)
+        replace_file(folder / "last.json", write(run).encode() + b"\n")
     # Those of other makers stay.
     made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
     removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
@@ -960,41 +914,37 @@ def _challenged(
     report: RetrainReport,
     sifted: Sifted,
     learned: PointSet,
-    where: tuple[Registry, _Workplace, Manifest],
+    where: tuple[Registry, Path, Manifest],
     now: datetime,
     on_stage: OnStage,
 ) -> RetrainReport:
     """Train a challenger where there is something to learn, and promote it unless it is worse."""
-    registry, place, champion = where
+    registry, draft, old = where
     made_from = training_set(sifted.accepted)
-    if made_from.facts.sha256 == champion.dataset.sha256:
+    if made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
     challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
     compared = _compare_with(usable_points(with_flags(learned)), challenger, on_stage)
-    new, old = challenger.manifest, champion
+    new = challenger.artefact.manifest
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
     verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
-    if fault := challenger.fault:
-        verdict = PromotionDecision(False, fault)
+    try:
+        check_intervals(new)
+    except ModelError as error:
+        verdict = PromotionDecision(False, str(error))
     report = replace(
         report,
         outcome="kept",
         why=verdict.why,
-        challenger=challenger.manifest.version,
+        challenger=new.version,
         used_points=len(sifted.accepted.ids),
         compared=compared,
     )
     if not verdict.promote:
         return report
-    version = _promote(challenger, registry, place, now)
-    return replace(report, outcome="promoted", champion=version, replaced=report.champion)
-
-
-def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now: datetime) -> str:
-    """Take it in and use it; the version may be there from a run that was killed."""
-    version = challenger.manifest.version
-    if version not in registry.versions():
-        challenger.write(place.draft)
-        registry.add(place.draft)
-    registry.promote(version, now)
-    return version
+    # The version may be there from a run that was killed.
+    if new.version not in registry.versions():
+        challenger.write(draft)
+        registry.add(draft)
+    registry.promote(new.version, now)
+    return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

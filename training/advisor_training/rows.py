@@ -405,18 +405,6 @@ class LeftOut:
     points: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A pair point with its jobs in the order of their names."""
-
-    kind: SplitKind
-    split: Split
-    repeat: int
-    rates: tuple[float, float]
-    power_w: float
-    memory_power_w: float | None
-
-
 def make_pairs(
     points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
 ) -> tuple[list[MeasuredPair], list[LeftOut]]:
@@ -476,18 +464,19 @@ def _measurement(
         if solo.slowdown > LARGEST_SLOWDOWN:
             return DISTURBED
         solos.append(solo)
-    readings = [_reading(*each) for each in zip(group, kinds_of(group), strict=True)]
-    nine = [reading for reading in readings if reading.kind == "nine"]
-    repeats = sorted({reading.repeat for reading in nine})
+    of_kinds: dict[SplitKind, list[PairPoint]] = {kind: [] for kind in KINDS}
+    for each, kind in zip(group, kinds_of(group), strict=True):
+        of_kinds[kind].append(each)
+    repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
     found = Measurement(
         jobs=(job_a, job_b),
         gpu_model=point.gpu_model,
         gpu_uuid=point.gpu_uuid,
         run=point.run,
-        points=len(readings),
+        points=len(group),
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
-        splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
-        repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
+        splits={kind: _medians(of_kind, solos) for kind, of_kind in of_kinds.items()},
+        repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,
     )
     shared = (split for kind in KINDS for split in found.splits[kind].values())
@@ -495,33 +484,25 @@ def _measurement(
     return DISTURBED if fastest > FASTEST else found
 
 
-def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
-    """The reading of a point, with its rates in the order of its split."""
-    first, second = _in_split_order(point)
-    rates = (first.rate or 0.0, second.rate or 0.0)
-    power_w = point.power_w or 0.0
-    # What cannot be is no reading.
-    memory_w = point.memory_power_w if 0 < (point.memory_power_w or 0.0) < power_w else None
-    return _Reading(kind, split_of(point), point.repeat, rates, power_w, memory_w)
-
-
 def _medians(
-    readings: Sequence[_Reading], solos: Sequence[SoloReference]
+    points: Iterable[PairPoint], solos: Sequence[SoloReference]
 ) -> dict[Split, SplitResult]:
-    """One result for each split: medians over its readings."""
-    splits = sorted({reading.split for reading in readings})
-    return {split: _median([r for r in readings if r.split == split], solos) for split in splits}
+    """One result for each split: medians over its points."""
+    splits = sorted(grouped(points, split_of).items())
+    return {split: _median(of_split, solos) for split, of_split in splits}
 
 
-def _median(readings: Sequence[_Reading], solos: Sequence[SoloReference]) -> SplitResult:
-    rates = zip(*(reading.rates for reading in readings), strict=True)
-    memory_w = [r.memory_power_w for r in readings if r.memory_power_w is not None]
+def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> SplitResult:
+    rates = zip(*([part.rate or 0.0 for part in _in_split_order(p)] for p in points), strict=True)
+    readings = [(point.power_w or 0.0, point.memory_power_w or 0.0) for point in points]
+    # The memory alone cannot draw as much as the GPU: that is no reading.
+    memory_w = [memory_w for power_w, memory_w in readings if 0 < memory_w < power_w]
     return SplitResult(
         parts=tuple(
             PartResult(statistics.median(of_job), solo.rate, solo.power_w)
             for of_job, solo in zip(rates, solos, strict=True)
         ),
-        power_w=statistics.median(reading.power_w for reading in readings),
+        power_w=statistics.median(power_w for power_w, _ in readings),
         memory_power_w=statistics.median(memory_w) if memory_w else None,
     )
 

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,7 @@ from advisor_power.kernels.runs import (
     start_s,
     stitch,
 )
+from advisor_power.sensor.analysis import level_times, window_parts
 from advisor_profiling.window import FEWEST_READINGS
 from advisor_profiling.window import Clock as LiveClock
 
@@ -79,6 +81,7 @@ _PARTS = 4
 begins within a bin sees of that would be taken for a difference between bins."""
 
 _DELAYS = 8  # of those within the spread, how many are looked at
+_LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ class Curve:
 
     def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Mean power between two times, and half of its 95 % interval."""
-        weights = _overlaps(np.array([end_s]), end_s - begin_s, self.edges_s)[0]
+        bins = [level_times([bin_s]) for bin_s in pairwise(self.edges_s.tolist())]
+        weights = window_parts(bins, np.array([end_s]), end_s - begin_s)[0]
         sigma = float(np.sqrt(weights @ self.covariance @ weights))
         return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
 
@@ -157,9 +161,13 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
     inside = stitched.tau_s <= edges_s[-1] - sensor.late_s
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
-    ends_s = [tau_s + late_s for late_s in _late_s(sensor)]
-    matrices = np.stack([_parts(ends, sensor, parts_s) for ends in ends_s])
-    before_w = stitched.base_w * np.stack([_before(ends, sensor) for ends in ends_s])
+    late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
+    ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
+    spans_s = (-_LONG_BEFORE_S, 0.0), *pairwise(parts_s.tolist())
+    levels = [level_times([span_s]) for span_s in spans_s]
+    seen = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
+    seen = seen.reshape(*ends_s.shape, len(levels))
+    matrices, before_w = seen[:, :, 1:], stitched.base_w * seen[:, :, 0]
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
     # Readings are weighed anew by the curve that came out.
@@ -170,42 +178,6 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
-
-
-def _late_s(sensor: PowerChannel) -> list[float]:
-    if not sensor.late_s:
-        return [0.0]
-    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
-    return [float(part) for part in sensor.delay_spread_ms / 1000 * parts]
-
-
-def _before(ends_s: Floats, sensor: PowerChannel) -> Floats:
-    """Part of each reading that is of what was before the run."""
-    if sensor.response == "mean":
-        return np.asarray(np.clip(1 - ends_s / (sensor.window_ms / 1000), 0, 1), dtype=np.float64)
-    return _forgotten(ends_s, sensor)
-
-
-def _parts(ends_s: Floats, sensor: PowerChannel, edges_s: Floats) -> Floats:
-    """Part of each reading that is of each bin, shape (readings, bins)."""
-    if sensor.response == "mean":
-        return _overlaps(ends_s, sensor.window_ms / 1000, edges_s)
-    left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
-    return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
-
-
-def _forgotten(since_s: Floats, sensor: PowerChannel) -> Floats:
-    """Part of an exponential response that is of what was before that time."""
-    constant_s = sensor.window_ms / 1000 / 2
-    return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
-
-
-def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
-    """Part of each window that lies in each bin, shape (windows, bins)."""
-    last = np.minimum(ends_s[:, None], edges_s[None, 1:])
-    first = np.maximum(ends_s[:, None] - window_s, edges_s[None, :-1])
-    overlaps = np.clip(last - first, 0, None)
-    return np.asarray(overlaps / window_s, dtype=np.float64)
 
 
 def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floats]:
@@ -564,16 +536,13 @@ def _difference(
         return counter
     short, long = min(b.executions for b in whole), max(b.executions for b in whole)
     found = Difference(first=short + 1, last=long, counter=counter)
-    return found if curve is None else _compared(found, curve, runs)
-
-
-def _compared(found: Difference, curve: Curve, runs: Sequence[Run]) -> Difference:
-    """With what the curve says of the same executions."""
-    short, long = found.first - 1, found.last
+    if curve is None:
+        return found
+    # What the curve says of the same executions.
     begin_s, end_s = (start_s(runs, place) for place in (short, long))
     mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
     curve_j = mean_w * (end_s - begin_s) / (long - short)
-    return replace(found, curve_j=curve_j, differ=found.counter.value / curve_j - 1)
+    return replace(found, curve_j=curve_j, differ=counter.value / curve_j - 1)
 
 
 def _ssp_power(

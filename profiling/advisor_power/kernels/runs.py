@@ -260,7 +260,12 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
             why="the GPU did not answer, or the host's clock went back in all of them",
             fix="look at `nvidia-smi` and run it again",
         )
-    best = _shortest_of_each_end(usable)
+    # The shortest of the earlier and of the later half, so that a line has two ends.
+    middle = (min(p.gpu_s for p in usable) + max(p.gpu_s for p in usable)) / 2
+    early = [p for p in usable if p.gpu_s <= middle]
+    late = [p for p in usable if p.gpu_s > middle]
+    # A fifth is used: others met an interrupt or a busy core.
+    best = [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
     gpu = np.array([p.gpu_s for p in best])
     offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
     # Over less time a slope says more about the noise than about the clocks.
@@ -269,15 +274,6 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
     offset = float(np.mean(left))
     error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
     return _ClockFit(offset, drift, error)
-
-
-def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
-    """The shortest of the earlier and of the later half, so that a line has two ends."""
-    middle = (min(p.gpu_s for p in by_round_trip) + max(p.gpu_s for p in by_round_trip)) / 2
-    early = [p for p in by_round_trip if p.gpu_s <= middle]
-    late = [p for p in by_round_trip if p.gpu_s > middle]
-    # A fifth is used: others met an interrupt or a busy core.
-    return [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -745,7 +741,13 @@ def open_kernel_bench(
         ) as worker:
             if worker.source.name != "nvml":
                 raise _no_instant(worker.gpu.model)
-            with _polling(worker, settings) as (poller, polled):
+            file = worker.folder / "power.jsonl"
+            file.touch(mode=0o600)
+            with (
+                closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
+                closing(PolledReadings(file)) as polled,
+            ):
+                poller.wait_ready()
                 yield LiveKernelBench(
                     worker=worker,
                     ready=worker.ready,
@@ -753,20 +755,6 @@ def open_kernel_bench(
                     polled=polled,
                     channel=channel,
                 )
-
-
-@contextmanager
-def _polling(
-    worker: GpuWorker[KernelReady], settings: Settings
-) -> Generator[tuple[Poller, PolledReadings]]:
-    file = worker.folder / "power.jsonl"
-    file.touch(mode=0o600)
-    with (
-        closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
-        closing(PolledReadings(file)) as polled,
-    ):
-        poller.wait_ready()
-        yield poller, polled
 
 
 @contextmanager
