@@ -207,11 +207,20 @@ NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
 
 
-def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
-    """Write a manifest of any kind, which raises where it could not be read back."""
+def write_parsed(
+    folder: Path,
+    files: Mapping[str, bytes],
+    manifest: object,
+    parsed: Callable[[Path, bytes], object],
+) -> None:
+    """Write files, and their manifest of any kind, which raises where it could not be read back.
+
+    The manifest comes last, so that files half written are no model.
+    """
     text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
     parsed(folder / MANIFEST, text)
-    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
+    for name, data in {**files, MANIFEST: text}.items():
+        replace_file(folder / name, data, PUBLIC_FILE)
 
 
 def sha256(data: bytes) -> str:
@@ -302,7 +311,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         ModelError: it could not be read back: a number is not finite, a hash is no hash.
         OSError: it cannot be written.
     """
-    write_parsed(folder, manifest, _parsed)
+    write_parsed(folder, {}, manifest, _parsed)
 
 
 def trees_file(head: str) -> str:
@@ -335,15 +344,11 @@ def hashes(contents: Mapping[str, bytes]) -> dict[str, str]:
 def write_artefact(folder: Path, artefact: Artefact) -> None:
     """Write a model into a folder that is there; other files in it stay.
 
-    The manifest comes last, so that files half written are no model.
-
     Raises:
         ModelError: the manifest could not be read back.
         OSError: it cannot be written.
     """
-    for name, data in artefact.files.items():
-        replace_file(folder / name, data, PUBLIC_FILE)
-    write_manifest(folder, artefact.manifest)
+    write_parsed(folder, artefact.files, artefact.manifest, _parsed)
 
 
 def check_version(version: str) -> str:

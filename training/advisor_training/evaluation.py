@@ -83,7 +83,6 @@ from advisor_training.train import (
     carry_over,
     gpu_models,
     mean_held,
-    parts_held,
     widenings,
 )
 from advisor_training.train import fits as fits_of_others
@@ -314,7 +313,7 @@ def leave_gpus_out(
             pairs=len(np.unique(data.rows.pair[carried.held_out.row])),
             fractions=_fractions(data, carried.held_out),
             errors=_errors(data, carried.held_out),
-            held=parts_held(carried, data.rows, carried.held_out),
+            held=mean_held(carried, data.rows, [carried.held_out]),
             widening=widenings(carried, data.rows),
         )
         yield (
@@ -737,8 +736,6 @@ def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
 
 FigureKind = Literal["fraction of oracle", "error", "coverage"]
 
-KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
-
 Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
 """Percent, by what they are of."""
 
@@ -803,10 +800,10 @@ def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
     """What is worse than bundled by more than the tolerance."""
     return [
         _Worse(kind, name, value, was, bound)
-        for kind in KINDS
+        for kind, tolerance in TOLERANCES.items()
         for name, was in bundled[kind].items()
         for side in [1 if kind == "error" else -1]
-        for value, bound in [(found[kind].get(name), was + side * TOLERANCES[kind])]
+        for value, bound in [(found[kind].get(name), was + side * tolerance)]
         # "not within" is true of NaN as well.
         if value is None or not side * value <= side * bound
     ]

@@ -662,14 +662,6 @@ class Challenger:
     trained: Trained
     artefact: Artefact
 
-    def write(self, folder: Path) -> None:
-        """Write it, with the list of its points.
-
-        Raises:
-            StoreError: the files cannot be written.
-        """
-        write_model(folder, lambda folder: write_artefact(folder, self.artefact))
-
 
 def training_set(points: PointSet) -> TrainingSet:
     """Rows of checked points, of which older ones count less.
@@ -944,7 +936,7 @@ def _challenged(
         return report
     # The version may be there from a run that was killed.
     if new.version not in registry.versions():
-        challenger.write(draft)
+        write_model(draft, lambda folder: write_artefact(folder, challenger.artefact))
         registry.add(draft)
     registry.promote(new.version, now)
     return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

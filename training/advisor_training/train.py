@@ -200,18 +200,13 @@ def fits(rows: Rows) -> int:
     return count
 
 
-def parts_held(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, float]:
-    """By head, the part within the intervals of the other GPU models."""
-    return {
-        name: held(found, carried.bounds[name])
-        for name, found in _residuals(carried, rows, held_out).items()
-    }
-
-
 def mean_held(carried: Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
-    """The same, the mean over draws."""
-    parts = [parts_held(carried, rows, held_out) for held_out in draws]
-    return {name: float(np.mean([part[name] for part in parts])) for name in carried.bounds}
+    """By head, the part within the intervals of the other GPU models, the mean over draws."""
+    found = [_residuals(carried, rows, held_out) for held_out in draws]
+    return {
+        name: float(np.mean([held(of_draw[name], bounds) for of_draw in found]))
+        for name, bounds in carried.bounds.items()
+    }
 
 
 def widenings(carried: Carried, rows: Rows) -> dict[str, float]:

@@ -51,7 +51,6 @@ from advisor_models.registry import (
     file_faults,
     trees_file,
     whole_file,
-    write_parsed,
 )
 from advisor_power.components import SM_POWER_EXPONENT
 from advisor_power.data.fill import (
@@ -464,15 +463,15 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
 
 def _read_input_manifest(folder: Path) -> InputManifest:
     """The manifest of a folder alone."""
-    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
+    return parsed_manifest(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
-def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
-    """Write the manifest next to its files."""
-    write_parsed(folder, manifest, _parsed)
+def parsed_manifest(path: Path, text: bytes) -> InputManifest:
+    """The manifest in a file with this text.
 
-
-def _parsed(path: Path, text: bytes) -> InputManifest:
+    Raises:
+        ModelError: it is none, or of another version.
+    """
     with ModelError.instead_of(
         ValueError, f"{path} is not the manifest of a model of power by data", fix=_RETRAIN
     ):
