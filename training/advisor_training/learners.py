@@ -474,7 +474,7 @@ class Draw:
     asked: Mask
 
 
-def _leave_out(
+def leave_out(
     rows: Rows,
     learner: Learner,
     draws: Sequence[Draw],
@@ -521,7 +521,7 @@ def leave_one_job_out(
     """
     tested = rows if asked is None else asked
     draws = [Draw(job, ~rows.of(job), tested.of(job)) for job in tested.jobs]
-    return _leave_out(rows, learner, draws, progress, asked)
+    return leave_out(rows, learner, draws, progress, asked)
 
 
 def folds(groups: npt.NDArray[Any]) -> list[Draw]:
@@ -609,7 +609,7 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: Afte
         InputError: a draw has nothing to learn from.
     """
     drawn = list(draws)
-    held_out = _leave_out(rows, learner, drawn, lambda name, done, total: tick())
+    held_out = leave_out(rows, learner, drawn, lambda name, done, total: tick())
     return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
 
 

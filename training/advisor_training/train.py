@@ -67,6 +67,7 @@ from advisor_training.learners import (
     PART_OF_FEATURES,
     SEED,
     TREES,
+    Draw,
     HeadLearner,
     HeldOut,
     Learner,
@@ -79,6 +80,7 @@ from advisor_training.learners import (
     learned_from,
     learners_for,
     leave_one_job_out,
+    leave_out,
     predicted,
 )
 from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
@@ -143,22 +145,22 @@ def carry_over(
         )
     jobs = rows.take(~mask).jobs
     own = sorted(set(rows.take(mask).jobs) - set(jobs))
-    tested: list[HeldOut] = []
-    rest: list[HeldOut] = []
-    for count, job in enumerate(jobs, 1):
-        fitted = learner(rows.take(~mask & ~rows.of(job)))
-        if (mask & rows.of(job)).any():
-            tested.append(predicted(fitted, rows, mask & rows.of(job), job))
-        rest.append(predicted(fitted, rows, ~mask & rows.of(job), job))
-        if progress:
-            progress(name, count, len(jobs))
+    draws = [Draw(job, ~mask & ~rows.of(job), rows.of(job)) for job in jobs]
+    found = leave_out(
+        rows,
+        learner,
+        draws,
+        lambda _, done, total: progress(name, done, total) if progress else None,
+    )
     if own:
         fitted = learner(rows.take(~mask))
-        tested += [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
-    known = joined(rest)
+        more = [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
+        found = joined([found, *more])
+    is_tested = mask[found.row]
+    known = found.take(~is_tested)
     return Carried(
         left_out=name,
-        held_out=joined(tested),
+        held_out=found.take(is_tested),
         bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
         learned_pairs=len(np.unique(rows.pair[~mask])),
         learners=learners,

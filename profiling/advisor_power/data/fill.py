@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from advisor.errors import InputError
 from advisor.predict.features import Float32s
 from advisor.wire.power import InputFingerprint
-from advisor_power.data.language import DTYPES, WORDS, Call, Operand, OperandPair, width
+from advisor_power.data.language import DTYPES, WIDTHS, WORDS, Call, Operand, OperandPair
 from advisor_power.data.tensor_file import Matrix, Tensor, TensorFile, open_tensors, shown
 
 STORAGE: dict[str, tuple[Any, Any]] = {
@@ -305,7 +305,7 @@ def fill(
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
             bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
-            changed: Any = _CHANGES[call.name](random, bits, width(dtype), *call.values)
+            changed: Any = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
             matrix = changed.view(STORAGE[dtype][0])
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
@@ -350,9 +350,9 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
             fix="name the same type in both places, or leave the cast out",
         )
     for call in operand.operations:
-        if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
+        if WORDS[call.name].stage == "bit" and call.values[-1] > WIDTHS[dtype]:
             raise InputError(
-                f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}"
+                f"{call} changes more bits than {dtype} has", fix=f"it has {WIDTHS[dtype]}"
             )
         if call.name == "prune":
             of = int(call.arguments[0].partition(":")[2])

@@ -19,13 +19,8 @@ Stage: TypeAlias = Literal["source", "value", "cast", "bit"]
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 """fp8 is e4m3. tf32 is stored as fp32; the tensor core drops its 13 lowest bits."""
 
-_BITS_OF = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e5m2": 8, "int8": 8}
-
-
-def width(dtype: str) -> int:
-    """Return the bits of an element as stored; fp8_e5m2 occurs in files only."""
-    return _BITS_OF[dtype]
-
+WIDTHS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e5m2": 8, "int8": 8}
+"""Bits of an element as stored; fp8_e5m2 occurs in files only."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
@@ -259,7 +254,10 @@ def parse_operands(text: str) -> OperandPair:
         if name in ("a", "b"):
             operands[name], at = _operand(text, at)
         else:
-            settings[name], at = _setting(text, at, name)
+            found = _SETTING.match(text, at)
+            assert found is not None
+            value = _canonical(text, found.start(1), found[1], name, _SETTINGS[name])
+            settings[name], at = value, found.end()
         if text[at:] and text[at] != ";":
             what = f"';' was expected, not {_shown(text, at)}"
             raise _error(text, at, what, "end the operand, or part its operations by |")
@@ -283,12 +281,6 @@ def _field(text: str, at: int, before: set[str]) -> tuple[str, int]:
     if name in before:
         raise _error(text, begin, f"{name} is there twice", "leave one of them out")
     return name, found.end()
-
-
-def _setting(text: str, at: int, name: str) -> tuple[str, int]:
-    found = _SETTING.match(text, at)
-    assert found is not None
-    return _canonical(text, found.start(1), found[1], name, _SETTINGS[name]), found.end()
 
 
 def _operand(text: str, at: int) -> tuple[Operand, int]:
@@ -405,7 +397,7 @@ def _parts(_: str) -> Sequence[float]:
 
 
 def _bits(dtype: str) -> Sequence[float]:
-    return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
+    return tuple(sorted({round(part * WIDTHS[dtype]) for part in _PARTS}))
 
 
 def _spreads(dtype: str) -> Sequence[float]:

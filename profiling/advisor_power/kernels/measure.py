@@ -39,9 +39,9 @@ from advisor_power.kernels.runs import (
     IDLE,
     STANDARD_ERRORS_95,
     GaplessRun,
-    KernelBench,
     KernelPlan,
     KernelReady,
+    LiveKernelBench,
     Run,
     RunRequest,
     Sensors,
@@ -618,7 +618,7 @@ class _Head:
 class _Runner:
     """Makes runs of one bench with random gaps, after the operation before or nothing."""
 
-    bench: KernelBench
+    bench: LiveKernelBench
     channel: PowerChannel
     lead_s: float
     random: random.Random
@@ -630,7 +630,7 @@ class _Runner:
 
 
 def measure_operation(
-    bench: KernelBench,
+    bench: LiveKernelBench,
     gpu: Gpu,
     sensors: Sensors,
     wanted: WantedKernel,

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -541,32 +541,6 @@ class RunRequest:
     lead_s: float = 0.0
 
 
-class KernelBench(Protocol):
-    """Runs executions of one operation on one GPU."""
-
-    @property
-    def ready(self) -> KernelReady:
-        """What the workload says of itself."""
-        ...
-
-    def run(self, request: RunRequest) -> Run:
-        """One run with its readings; `dropped` says where it cannot be used.
-
-        Raises:
-            JobError: the operation failed, did not end, or needs more memory than there is.
-            SourceError: the sensor does not answer.
-        """
-        ...
-
-    def stretch(self, seconds: float) -> GaplessRun:
-        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
-        ...
-
-    def tick(self) -> CounterTick | None:
-        """Wait for a change of the energy counter; None where there is none in time."""
-        ...
-
-
 class PolledReadings:
     """Lines of a poller, as far as they are read."""
 
@@ -661,7 +635,12 @@ class LiveKernelBench:
         return run_of(said, request)
 
     def run(self, request: RunRequest) -> Run:
-        """One run with its readings."""
+        """One run with its readings; `dropped` says where it cannot be used.
+
+        Raises:
+            JobError: the operation failed, did not end, or needs more memory than there is.
+            SourceError: the sensor does not answer.
+        """
         run = self.timed(request)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
@@ -671,7 +650,7 @@ class LiveKernelBench:
         return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
 
     def stretch(self, seconds: float) -> GaplessRun:
-        """The operation without a gap for so long."""
+        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         executions = math.ceil(seconds / self.ready.execution_s)
         self.worker.source.start_window()
         run = self.timed(RunRequest(executions, 0.0))
@@ -696,7 +675,7 @@ class LiveKernelBench:
         return self.polled
 
     def tick(self) -> CounterTick | None:
-        """The next change of the energy counter; None where it does not come."""
+        """Wait for a change of the energy counter; None where there is none in time."""
         return next_tick(self.worker.source, time.monotonic, 1.0, lambda: time.sleep(0.005))
 
     def _stranger(self) -> str:

@@ -103,14 +103,11 @@ def reading(function: str, *arguments: Any) -> Any | None:
 
 def _nvml_error(function: str, code: int) -> SourceError:
     """Our error for the code that an NVML function returned."""
-    why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
-    return SourceError(f"{function} failed: {_name(code)} (NVML error {code})", why=why, fix=fix)
-
-
-def _name(code: int) -> str:
     names = (n for n in dir(_pynvml) if n.startswith("NVML_ERROR_"))
     found = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
-    return found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    name = found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
+    return SourceError(f"{function} failed: {name} (NVML error {code})", why=why, fix=fix)
 
 
 METRICS: dict[str, int] = {

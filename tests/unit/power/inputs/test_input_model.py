@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -593,7 +593,12 @@ def run(
 ) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = InputRun(name="one", bench=bench, filling=here_filling(folder / "filled"), keep=keep)
+    asked = InputRun(
+        name="one",
+        bench=cast("Any", bench),
+        filling=here_filling(folder / "filled"),
+        keep=keep,
+    )
     outcome = measure_cases(asked, cases, steps.append)
     assert not list((folder / "filled").iterdir())
     return outcome, keep, steps
