@@ -73,8 +73,13 @@ KIND_KEY = b"advisor.kind"
 def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
     """Points of one kind as the content of a Parquet file."""
     arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
+    fields = _fields(arrow, kind)
+    if kind in PARTS:
+        part = arrow.struct(_fields(arrow, PARTS[kind]))
+        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
     rows = [to_row(point) for point in points]
-    table = arrow.Table.from_pylist(rows, schema=_schema(arrow, kind))
+    table = arrow.Table.from_pylist(rows, schema=arrow.schema(fields, metadata=about))
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()
@@ -105,15 +110,6 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
             yield f"row {number}", row
-
-
-def _schema(arrow: Any, kind: type[Record]) -> Any:
-    fields = _fields(arrow, kind)
-    if kind in PARTS:
-        part = arrow.struct(_fields(arrow, PARTS[kind]))
-        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
-    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
-    return arrow.schema(fields, metadata=about)
 
 
 def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:

@@ -260,8 +260,13 @@ def _computed(
         while waiting or running:
             if waiting and len(running) < at_once:
                 units = waiting.popleft()
+                # A second try must not find the output of the first.
+                own = place.folder / f"{units}-{time.monotonic_ns()}"
                 try:
-                    running[units] = _start(job, units, place), time.monotonic()
+                    share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
+                    own.mkdir(parents=True)
+                    proven = prove(job, share, place.backend, place.base, own)
+                    running[units] = proven.start(), time.monotonic()
                 except AdvisorError as error:
                     place.backend.check_alive()
                     yield units, str(error)
@@ -275,14 +280,6 @@ def _computed(
         with ExitStack() as stops:
             for process, _ in running.values():
                 stops.callback(process.stop)
-
-
-def _start(job: Job, units: int, place: CheckedGpu) -> RunningJob:
-    share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
-    # A second try must not find the output of the first.
-    own = place.folder / f"{units}-{time.monotonic_ns()}"
-    own.mkdir(parents=True)
-    return prove(job, share, place.backend, place.base, own).start()
 
 
 def _answer(

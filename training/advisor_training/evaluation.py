@@ -76,6 +76,7 @@ from advisor_training.scoring import (
     head_errors,
     keys_of,
     noise_ceiling,
+    rounded_percent,
     speed_errors,
 )
 from advisor_training.train import (
@@ -890,16 +891,16 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         splits=len(rows),
         known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
         new_gpu_models=tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
-        oracle_percent=_percent(scores.mean()),
-        oracle_worst_percent=_percent(scores.min()),
-        rate_mean_error_percent=_percent(rates.mean()),
-        rate_median_error_percent=_percent(np.median(rates)),
-        power_mean_error_percent=_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
-        rate_coverage_percent=_percent(np.mean(held)),
-        power_coverage_percent=_percent(
+        oracle_percent=rounded_percent(scores.mean()),
+        oracle_worst_percent=rounded_percent(scores.min()),
+        rate_mean_error_percent=rounded_percent(rates.mean()),
+        rate_median_error_percent=rounded_percent(np.median(rates)),
+        power_mean_error_percent=rounded_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
+        rate_coverage_percent=rounded_percent(np.mean(held)),
+        power_coverage_percent=rounded_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()
         ),
-        coverage_percent=_percent(manifest.coverage),
+        coverage_percent=rounded_percent(manifest.coverage),
         left_out=data.left_out,
     )
 
@@ -907,7 +908,3 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:
     bounds = np.array([(interval.low, interval.high) for interval in intervals])
     return (bounds[:, 0] <= measured) & (measured <= bounds[:, 1])
-
-
-def _percent(part: float | np.floating) -> float:
-    return round(100 * float(part), 3)

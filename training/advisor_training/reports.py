@@ -383,11 +383,9 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
         ),
         [
             (
-                str(method), str(f.choices), _saved(f), f"{f.saved_median.value:.1f}",
+                str(method), str(f.choices), _bounded(f.saved, 1), f"{f.saved_median.value:.1f}",
                 _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
-                f"{f.missed.value:.0f} [{f.missed.low:.0f} {f.missed.high:.0f}]"
-                if f.missed else "-",
-                _bounded(f.fraction), f"{f.worst_percent:.1f}",
+                _bounded(f.missed, 0), _bounded(f.fraction), f"{f.worst_percent:.1f}",
             )
             for method, f in best_first
         ],
@@ -419,12 +417,13 @@ def _protocols(evaluation: Evaluation) -> TextTable:
         [
             (
                 f"{protocol}, {method}",
-                _saved(found.get((protocol, method, DEFAULT_OBJECTIVE))),
-                _lose(found.get((protocol, method, DEFAULT_OBJECTIVE))),
+                _bounded(default and default.saved, 1),
+                _lose(default),
                 *(_mean_of(found.get((protocol, method, name))) for name in HEADLINE),
                 *_error_cells(errors[protocol, method]),
             )
             for protocol, method in steps
+            for default in [found.get((protocol, method, DEFAULT_OBJECTIVE))]
         ],
     )
 
@@ -442,7 +441,7 @@ def _limits(evaluation: Evaluation) -> TextTable:
                 f"{row.min_speed:g}",
                 row.kept,
                 f"{row.shared.value:.1f}",
-                _bounded(row.missed) if row.missed else "-",
+                _bounded(row.missed),
                 _bounded(row.saved),
             )
             for row in evaluation.limits
@@ -547,7 +546,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
     default = fractions.get(DEFAULT_OBJECTIVE)
-    yield _bounded(default.saved) if default else "-"
+    yield _bounded(default and default.saved)
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         found = fractions.get(name)
@@ -598,14 +597,12 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
     )
 
 
-def _bounded(found: Interval) -> str:
+def _bounded(found: Interval | None, digits: int = 2) -> str:
     """A figure and its 95 % interval."""
-    return f"{found.value:.2f} [{found.low:.2f} {found.high:.2f}]"
-
-
-def _saved(figures: ChoiceFigures | None) -> str:
-    saved = figures and figures.saved
-    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]" if saved else "-"
+    if found is None:
+        return "-"
+    value, low, high = (f"{end:.{digits}f}" for end in (found.value, found.low, found.high))
+    return f"{value} [{low} {high}]"
 
 
 def _lose(figures: ChoiceFigures | None) -> str:

@@ -75,7 +75,7 @@ from advisor_training.rows import (
     taught_here,
     whole_gpu,
 )
-from advisor_training.scoring import Resamples, fractions
+from advisor_training.scoring import Resamples, fractions, rounded_percent
 from advisor_training.train import (
     Trained,
     TrainingSet,
@@ -601,17 +601,13 @@ def _compared(
         figure=figure,
         tests=len(both),
         jobs=jobs,
-        champion_percent=_percent(both["champion"].mean()),
-        challenger_percent=_percent(both["challenger"].mean()),
-        gain_percent=_percent(gain.value),
-        low_percent=_percent(gain.low),
-        high_percent=_percent(gain.high),
+        champion_percent=rounded_percent(both["champion"].mean()),
+        challenger_percent=rounded_percent(both["challenger"].mean()),
+        gain_percent=rounded_percent(gain.value),
+        low_percent=rounded_percent(gain.low),
+        high_percent=rounded_percent(gain.high),
         decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
     )
-
-
-def _percent(part: float) -> float:
-    return round(100 * float(part), 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from advisor.core.records import (
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.predict.features import Float32s, Side, demanded_power_w, power_limit_w, side
+from advisor.predict.features import Float32s, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
@@ -417,7 +417,18 @@ def make_pairs(
     left_out: Counter[str] = Counter()
     references = references_by_job(solos)
     pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
-    for group in grouped(_readable(points, left_out), measurement_of).values():
+    readable: list[PairPoint] = []
+    for point in points:
+        faults = {
+            "more than two jobs": len(point.parts) > 2,
+            "no rates: a job of the pair failed": any(part.rate is None for part in point.parts),
+            "no reading of power": not point.power_w,
+        }
+        if fault := next((text for text, is_so in faults.items() if is_so), None):
+            left_out[fault] += 1
+        else:
+            readable.append(point)
+    for group in grouped(readable, measurement_of).values():
         made = _measurement(group, references)
         if isinstance(made, str):
             left_out[made] += len(group)
@@ -436,19 +447,6 @@ def make_pairs(
         ],
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
-
-
-def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
-    for point in points:
-        faults = {
-            "more than two jobs": len(point.parts) > 2,
-            "no rates: a job of the pair failed": any(part.rate is None for part in point.parts),
-            "no reading of power": not point.power_w,
-        }
-        if fault := next((text for text, is_so in faults.items() if is_so), None):
-            left_out[fault] += 1
-        else:
-            yield point
 
 
 def _measurement(
@@ -543,13 +541,6 @@ class HeadRows:
         return HeadRows(self.features[which], self.prior[which])
 
 
-def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
-    """What a head takes of jobs at their shares, one row for each."""
-    features, priors = inputs_of(head, sides)
-    parts = np.split(features, len(priors))
-    return HeadRows(np.stack(parts, axis=1), np.stack(priors, axis=1))
-
-
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """All of the first part, then all of the second: (n, parts, ...) to (parts x n, ...)."""
     return np.concatenate(list(np.moveaxis(values, 1, 0)))
@@ -635,7 +626,9 @@ def make_rows(
             shares = np.array([split.shares for _, split in _splits(m)]).T
             sides = side(a, shares[0]), side(b, shares[1])
             for head in heads:
-                blocks[head.name].append(_head_rows(head, sides))
+                features, priors = inputs_of(head, sides)
+                parts = np.stack(np.split(features, len(priors)), axis=1)
+                blocks[head.name].append(HeadRows(parts, np.stack(priors, axis=1)))
             values = _columns(m, (a, b)) | {
                 "measurement": len(tables),
                 "pair": number,

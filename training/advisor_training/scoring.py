@@ -339,6 +339,11 @@ def error(expected: Floats, measured: Floats) -> Error | None:
     return Error(float(errors.mean()), float(np.median(errors)))
 
 
+def rounded_percent(part: float | np.floating) -> float:
+    """A part in percent, as reports keep it."""
+    return round(100 * float(part), 3)
+
+
 LOW_END = 0.95
 """Chance with which the low end of an interval is exceeded."""
 

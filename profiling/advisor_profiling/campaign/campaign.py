@@ -617,7 +617,7 @@ def conditions_on(
     )
 
 
-def _windows_in(blocks: Iterable[Block]) -> int:
+def windows_in(blocks: Iterable[Block]) -> int:
     """How many the blocks have."""
     return sum(len(block.targets) for block in blocks)
 
@@ -641,11 +641,11 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        task = _Task(conditions, testbed, store, reporter, _windows_in([*blocks, *then(())]), pool)
+        task = _Task(conditions, testbed, store, reporter, windows_in([*blocks, *then(())]), pool)
         for block in blocks:
             task.measure(block)
         rest = then(task.points)
-        task.total = _windows_in([*blocks, *rest])
+        task.total = windows_in([*blocks, *rest])
         for block in rest:
             task.measure(block)
         failed, task.failures = task.failures, []

@@ -23,6 +23,7 @@ from advisor_profiling.campaign.campaign import (
     measure_blocks,
     remaining,
     shard,
+    windows_in,
 )
 from advisor_profiling.campaign.plan import (
     ANY_COUNT,
@@ -234,7 +235,7 @@ def _measure(
     expected_s = estimate_s(left, campaign.rules)
     outcome = CampaignOutcome((), (), Cost())
     if left:
-        many = f"{count_of(_windows(left), 'window')} in {count_of(len(left), 'block')}"
+        many = f"{count_of(windows_in(left), 'window')} in {count_of(len(left), 'block')}"
         campaign.reporter.phase(f"{many}, about {expected_s / 60:.1f} GPU-minutes")
     if left and not campaign.dry_run:
         conditions = conditions_on(testbed, run, campaign.rules, idle_power_w)
@@ -243,8 +244,8 @@ def _measure(
     planned = Counter((t.jobs, _split_text(t, testbed.mode)) for b in left for t in b.targets)
     report = CampaignReport(
         testbed.gpu.model,
-        _windows(blocks),
-        _windows(left),
+        windows_in(blocks),
+        windows_in(left),
         tuple(PlannedSplit(jobs, split, count) for (jobs, split), count in sorted(planned.items())),
         expected_s,
         len(outcome.points),
@@ -303,7 +304,3 @@ def _split_text(target: Target, mode: str) -> str:
     if len(target.specs) == 1 or set(split.shares) != {100}:
         return str(split)
     return str(without_limits("time-sliced" if mode == _WITHOUT else "uncapped"))
-
-
-def _windows(blocks: list[Block]) -> int:
-    return sum(len(block.targets) for block in blocks)
