@@ -236,7 +236,14 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, list[str]())
-        _check_header(header)
+        if not header:
+            raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
+        if len(header) > 1000:
+            raise InputError(
+                f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
+            )
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(f"column {', '.join(twice)} stands twice in the header")
         with placed(f"line {reader.line_num}"):
             check_columns(header)
         for values in filter(None, reader):
@@ -246,17 +253,6 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
             yield line, dict(zip(header, map(_from_cell, values), strict=True))
     except csv.Error as error:
         raise InputError(f"line {reader.line_num} is not CSV", why=str(error)) from error
-
-
-def _check_header(header: list[str]) -> None:
-    if not header:
-        raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
-    if len(header) > 1000:
-        raise InputError(
-            f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
-        )
-    if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise InputError(f"column {', '.join(twice)} stands twice in the header")
 
 
 def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -491,11 +491,6 @@ def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
     return found
 
 
-def _whole(data: bytes) -> int:
-    """Length of the lines that have their end."""
-    return data.rfind(b"\n") + 1
-
-
 BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
 
@@ -536,7 +531,9 @@ class Registry:
         with ModelError.instead_of(OSError, f"{path} cannot be read"):
             data = path.read_bytes() if path.exists() else b""
         found: list[ChampionChange] = []
-        for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
+        # The last line may have lost its end with a killed process.
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
             with ModelError.instead_of(
                 ValueError,
                 f"{path}, line {number} is not a change of the champion",
@@ -718,7 +715,7 @@ class Registry:
         line = write(change).encode() + b"\n"
         with (self._folder / "history.jsonl").open("ab+") as file:
             file.seek(0)
-            end = _whole(file.read())
+            end = file.read().rfind(b"\n") + 1
             # What a killed process left of its line.
             file.truncate(end)
             with undone_by(lambda: file.truncate(end)):

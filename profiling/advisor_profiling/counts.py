@@ -146,7 +146,20 @@ def check_counts(
     begun_s, gpu = time.monotonic(), place.backend.gpu
     file = str(place.folder / "reference.json")
     reference = _reference(_script(python, "--write", file), place)
-    kept = _still_known(kept, reference, gpu)
+    still = kept is not None and continues(kept, gpu, reference.libraries)
+    if kept is None or not still or kept.operations != reference.operations:
+        kept = CheckedCounts(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            units_total=reference.units,
+            driver=gpu.driver or "",
+            libraries=reference.libraries,
+            checked=(),
+            wrong={},
+            operations=reference.operations,
+            checked_at="",
+            seconds=0,
+        )
     check, before_s = _with(kept, reference, kept.seconds), kept.seconds
     not_known = dict[int, str]()
     keep(check)
@@ -164,25 +177,6 @@ def check_counts(
             wrong, fault = check.wrong.get(units, ()), not_known.get(units, "")
             report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
     return CheckOutcome(check, not_known, reference.skipped)
-
-
-def _still_known(kept: CheckedCounts | None, reference: _ScriptResult, gpu: Gpu) -> CheckedCounts:
-    """The earlier check where it still holds; else one without a count."""
-    same = kept is not None and continues(kept, gpu, reference.libraries)
-    if kept is not None and same and kept.operations == reference.operations:
-        return kept
-    return CheckedCounts(
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=reference.units,
-        driver=gpu.driver or "",
-        libraries=reference.libraries,
-        checked=(),
-        wrong={},
-        operations=reference.operations,
-        checked_at="",
-        seconds=0,
-    )
 
 
 def _script(python: str, *options: str) -> Job:

@@ -438,11 +438,20 @@ class Recordings:
         self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
-            self._add_solo(point)
+            job_at_share = point.job, point.share_percent
+            found = self._windows[(job_at_share,)]
+            if not found or found[0].point.mode == point.mode:
+                found.append(_Recording(point, (part_alone(point),)))
+            self._units.setdefault(job_at_share, point.units_granted)
+            self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
         shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
         for pair in _most_complete_first(shown):
-            self._add_pair(pair)
+            if all(part.rate is not None for part in pair.parts):
+                parts = tuple(sorted(pair.parts, key=_seat))
+                self._windows[tuple(map(_seat, parts))].append(_Recording(pair, parts))
+                for part in pair.parts:
+                    self._units.setdefault(_seat(part), part.units)
         self._mps = mode == "mps"
 
     def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
@@ -463,22 +472,6 @@ class Recordings:
                 fix=f"recorded are: {', '.join(known)}",
             )
         return Granted(self._units[job, share.percent], mps=self._mps)
-
-    def _add_solo(self, point: SoloPoint) -> None:
-        job_at_share = point.job, point.share_percent
-        found = self._windows[(job_at_share,)]
-        if not found or found[0].point.mode == point.mode:
-            found.append(_Recording(point, (part_alone(point),)))
-        self._units.setdefault(job_at_share, point.units_granted)
-        self.jobs.setdefault(point.job, _job(point))
-
-    def _add_pair(self, point: PairPoint) -> None:
-        if any(part.rate is None for part in point.parts):
-            return
-        parts = tuple(sorted(point.parts, key=_seat))
-        self._windows[tuple(map(_seat, parts))].append(_Recording(point, parts))
-        for part in point.parts:
-            self._units.setdefault(_seat(part), part.units)
 
 
 def _seat(part: PointPart) -> JobAtShare:

@@ -432,9 +432,15 @@ def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
 
 def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
     """How far each method is off, for each subset of the rows."""
+    limited = data.at_power_limit()
     for (protocol, name), answers in results.items():
+        masks: dict[Some, Mask] = {
+            pairs: np.isin(data.rows.measurement, [*numbers])
+            for pairs, numbers in _subsets(data, protocol).items()
+        }
+        masks |= {"at the power limit": limited, "below the power limit": ~limited}
         for splits in ("nine", "uncapped"):
-            for pairs, mask in _row_subsets(data, protocol).items():
+            for pairs, mask in masks.items():
                 errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
                     yield _ErrorRow(
@@ -491,16 +497,6 @@ def _rows(
         for pairs, numbers in _subsets(data, protocol).items()
         if (figures := figures_of([choice for choice in found if choice.number in numbers]))
     )
-
-
-def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
-    """Which rows are in each subset; shape (rows,)."""
-    found: dict[Some, Mask] = {
-        name: np.isin(data.rows.measurement, [*numbers])
-        for name, numbers in _subsets(data, protocol).items()
-    }
-    limited = data.at_power_limit()
-    return {**found, "at the power limit": limited, "below the power limit": ~limited}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

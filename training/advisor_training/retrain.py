@@ -65,7 +65,6 @@ from advisor_models.registry import (
 )
 from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
 from advisor_training.rows import (
-    Classes,
     LeftOut,
     Rows,
     job_classes,
@@ -335,7 +334,16 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
         first.setdefault(one.point_id, one)
     refused = [*first.values()]
     flagged = with_flags(without(points, refused))
-    refused += _doubtful(flagged, known)
+    refused += (
+        refuse(point, "flagged", doubt)
+        for point in flagged.pairs
+        if point.point_id not in known and (doubt := _doubt(point))
+    )
+    refused += (
+        refuse(point, "flagged", ", ".join(sorted(flags)))
+        for point in flagged.profiled
+        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
+    )
     usable = usable_points(flagged)
     fresh = usable.where(lambda point: point.point_id not in known)
     refused += too_fast(fresh.pairs, usable.profiled)
@@ -358,19 +366,6 @@ def usable_points(flagged: PointSet) -> PointSet:
         pairs=tuple(point for point in flagged.pairs if _doubt(point) is None),
         profiled=right_ones(flagged.profiled),
         references=right_ones(flagged.references),
-    )
-
-
-def _doubtful(flagged: PointSet, known: frozenset[str]) -> Iterator[Refused]:
-    yield from (
-        refuse(point, "flagged", doubt)
-        for point in flagged.pairs
-        if point.point_id not in known and (doubt := _doubt(point))
-    )
-    yield from (
-        refuse(point, "flagged", ", ".join(sorted(flags)))
-        for point in flagged.profiled
-        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
     )
 
 
@@ -573,20 +568,6 @@ def compare(
     )
 
 
-def _groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
-    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
-    row = tests["row"].to_numpy()
-    models = rows.gpu_model[row]
-    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
-    codes = np.array([classes.get(key, "") for key in keys])
-    return {
-        ALL: np.ones(len(row), dtype=bool),
-        NEWEST: newest[row],
-        **{f"GPU model {name}": models == name for name in np.unique(models)},
-        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
-    }
-
-
 def _compared(
     champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
 ) -> ComparedFigure | None:
@@ -721,7 +702,16 @@ def _compare_with(
     known = learned.ids
     new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
     newest = np.array([key in new for key in measurements(rows)])
-    groups = _groups_of(rows, tests, newest, job_classes(solos))
+    row, classes = tests["row"].to_numpy(), job_classes(solos)
+    models = rows.gpu_model[row]
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
+    codes = np.array([classes.get(key, "") for key in keys])
+    groups = {
+        ALL: np.ones(len(row), dtype=bool),
+        NEWEST: newest[row],
+        **{f"GPU model {name}": models == name for name in np.unique(models)},
+        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
+    }
     return compare(scores(rows, of_champion), tests, groups)
 
 

@@ -199,7 +199,11 @@ def pinned(pair: OperandPair) -> OperandPair:
         if operand.source.name != FILE:
             return operand
         if operand.source not in known:
-            known[operand.source] = _pinned(operand.source)
+            found, tensor = _tensor(operand.source)
+            sha256 = found.sha256(tensor)
+            if (given := operand.source.named("sha256")) is not None:
+                _check_hash(operand.source, given, sha256)
+            known[operand.source] = _with_hash(operand.source, sha256)
         return replace(operand, source=known[operand.source])
 
     return replace(pair, a=of(pair.a), b=of(pair.b))
@@ -229,14 +233,6 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
         )
     with np.errstate(over="ignore", invalid="ignore"):
         return matrix[: shape[0], : shape[1]].astype(np.float32)
-
-
-def _pinned(source: Call) -> Call:
-    found, tensor = _tensor(source)
-    sha256 = found.sha256(tensor)
-    if (given := source.named("sha256")) is not None:
-        _check_hash(source, given, sha256)
-    return _with_hash(source, sha256)
 
 
 def _tensor(source: Call) -> tuple[TensorFile, Tensor]:

@@ -309,8 +309,15 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
+    if word.stage not in stages and "source" in stages:
+        fix = "an operand begins with one"
+        raise _error(text, begin.start(1), f"{name} is no source", fix)
     if word.stage not in stages:
-        raise _misplaced(text, begin.start(1), name, stages)
+        why = {
+            "source": "an operand has one source, its first word",
+            "cast": "a matrix is cast once, before operations on bits",
+        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
+        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
     found = word.pattern.match(text, at)
     if found is None:
         takes = word.usage or "nothing"
@@ -349,16 +356,6 @@ def _unknown(text: str, at: int, name: str, names: tuple[str, ...], kind: str) -
     fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none'}"
     shown = repr(name) if name else _shown(text, at)
     return _error(text, at, f"no {kind} is called {shown}", fix)
-
-
-def _misplaced(text: str, at: int, name: str, stages: tuple[Stage, ...]) -> InputError:
-    if "source" in stages:
-        return _error(text, at, f"{name} is no source", "an operand begins with one")
-    why = {
-        "source": "an operand has one source, its first word",
-        "cast": "a matrix is cast once, before operations on bits",
-    }.get(WORDS[name].stage, "operations on values come before the cast, and not after random_bits")
-    return _error(text, at, f"{name} cannot stand here", why)
 
 
 def _error(text: str, at: int, what: str, fix: str) -> InputError:

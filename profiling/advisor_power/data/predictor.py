@@ -203,7 +203,19 @@ class Known:
             )
         units = card.units if units is None else units
         check_card_units(units, card.gpu_model)
-        _check_shape(of, shape)
+        times, alike = min(
+            (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
+            for pace in of
+        )
+        if times > _MOST_TIMES:
+            asked, known = ("x".join(map(str, sides)) for sides in (shape, alike))
+            raise InputError(
+                f"a product of {asked} is unlike all that were measured in {dtype}",
+                why=f"a side is {times:.3g} times off that of {known}: a product that waits for "
+                "memory or for its launch runs and draws otherwise, which the model does not know",
+                fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power "
+                f"input --shape {asked}",
+            )
 
         def distance(pace: _Pace) -> tuple[float, float]:
             sides = zip(pace.shape, shape, strict=True)
@@ -230,23 +242,6 @@ class Known:
         """Power limit of a GPU model; infinite where it is not known."""
         found = self.card(gpu_model).power_limit_w
         return math.inf if found is None else found
-
-
-def _check_shape(paces: Sequence[_Pace], shape: tuple[int, int, int]) -> None:
-    """Whether one of the paces is of a shape that is not too far off."""
-    times, nearest = min(
-        (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
-        for pace in paces
-    )
-    if times > _MOST_TIMES:
-        asked, known = ("x".join(map(str, sides)) for sides in (shape, nearest))
-        raise InputError(
-            f"a product of {asked} is unlike all that were measured in {paces[0].dtype}",
-            why=f"a side is {times:.3g} times off that of {known}: a product that waits for memory "
-            "or for its launch runs and draws otherwise, which the model does not know",
-            fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power input "
-            f"--shape {asked}",
-        )
 
 
 def known_of(points: Sequence[InputPoint]) -> Known:

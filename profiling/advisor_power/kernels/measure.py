@@ -644,7 +644,16 @@ def measure_operation(
     """
     begun, channel = time.monotonic(), sensors.channel
     check_resolution(channel, wanted.resolution_ms)
-    _check_fits(bench.ready.execution_s, channel, wanted)
+    execution_s = bench.ready.execution_s
+    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
+        raise InputError(
+            f"one execution takes {execution_s * 1000:.4g} ms",
+            why="a run is several of them, so that their power can be told to be steady; power of "
+            f"more than {_LONGEST_RUN_S:g} s needs no putting together of runs",
+            fix="measure it with `advisor profile`, or take a smaller part of it",
+        )
+    if wanted.runs is not None and wanted.runs < 1:
+        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
     runner = _Runner(bench, channel, wanted.lead_s, random.Random(0))
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),
@@ -731,19 +740,6 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
         runs=math.ceil(runs / (2 * BLOCK_RUNS)) * 2 * BLOCK_RUNS,
         lead_s=wanted.lead_s,
     )
-
-
-def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
-    """Refuse an operation whose shortest runs are longer than any run may be."""
-    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
-        raise InputError(
-            f"one execution takes {execution_s * 1000:.4g} ms",
-            why="a run is several of them, so that their power can be told to be steady; power of "
-            f"more than {_LONGEST_RUN_S:g} s needs no putting together of runs",
-            fix="measure it with `advisor profile`, or take a smaller part of it",
-        )
-    if wanted.runs is not None and wanted.runs < 1:
-        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
 
 
 def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
