@@ -446,7 +446,14 @@ class Recordings:
             self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
         shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
-        for pair in _most_complete_first(shown):
+        shown.sort(key=lambda p: p.started_at, reverse=True)
+        # All splits of a pair come from one run on one card where one has them all; groups of
+        # equally many splits stay in the order of their newest windows.
+        by_run = grouped(shown, lambda point: (point.jobs, point.run, point.gpu_uuid)).values()
+        most_first = sorted(
+            by_run, key=lambda of: len({(p.mode, *p.shares_percent) for p in of}), reverse=True
+        )
+        for pair in itertools.chain.from_iterable(most_first):
             if all(part.rate is not None for part in pair.parts):
                 parts = tuple(sorted(pair.parts, key=_seat))
                 self._windows[tuple(map(_seat, parts))].append(_Recording(pair, parts))
@@ -476,19 +483,6 @@ class Recordings:
 
 def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
-
-
-def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
-    """All splits of a pair come from one run on one card where one has them all."""
-    newest = sorted(pairs, key=lambda p: p.started_at, reverse=True)
-    groups = grouped(newest, lambda point: (point.jobs, point.run, point.gpu_uuid))
-    # Groups of equally many splits stay in the order of their newest windows.
-    ordered = sorted(
-        groups.values(),
-        key=lambda run: len({(p.mode, *p.shares_percent) for p in run}),
-        reverse=True,
-    )
-    return [point for group in ordered for point in group]
 
 
 def _job(point: SoloPoint) -> Job:

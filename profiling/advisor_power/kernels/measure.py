@@ -614,19 +614,8 @@ class _Head:
     found: _RunLengths
 
 
-@dataclass(frozen=True, slots=True)
-class _Runner:
-    """Makes runs of one bench with random gaps, after the operation before or nothing."""
-
-    bench: LiveKernelBench
-    channel: PowerChannel
-    lead_s: float
-    random: random.Random
-
-    def run(self, executions: int) -> Run:
-        """One run after a random gap."""
-        gap_s = least_gap_s(self.channel) + self.random.uniform(0, self.channel.period_ms / 1000)
-        return self.bench.run(RunRequest(executions, gap_s, self.lead_s))
+_RunOf = Callable[[int], Run]
+"""Makes a run of so many executions."""
 
 
 def measure_operation(
@@ -654,7 +643,13 @@ def measure_operation(
         )
     if wanted.runs is not None and wanted.runs < 1:
         raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
-    runner = _Runner(bench, channel, wanted.lead_s, random.Random(0))
+    chance = random.Random(0)
+
+    def run_of(executions: int) -> Run:
+        """One run after a random gap."""
+        gap_s = least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
+        return bench.run(RunRequest(executions, gap_s, wanted.lead_s))
+
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),
         operation=bench.ready.operation,
@@ -674,7 +669,7 @@ def measure_operation(
     )
     found, blocks = (None, []) if wanted.fresh else _kept(lines)
     if found is None:
-        found = _run_lengths(runner, sensors, wanted, report)
+        found = _run_lengths(bench, run_of, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=found))
     plan = _plan(found, channel, wanted)
@@ -683,7 +678,7 @@ def measure_operation(
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
-    blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
+    blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
     made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
@@ -704,10 +699,14 @@ def _kept(
 
 
 def _run_lengths(
-    runner: _Runner, sensors: Sensors, wanted: WantedKernel, report: Report
+    bench: LiveKernelBench,
+    run_of: _RunOf,
+    sensors: Sensors,
+    wanted: WantedKernel,
+    report: Report,
 ) -> _RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
-    execution_s, channel = runner.bench.ready.execution_s, sensors.channel
+    execution_s, channel = bench.ready.execution_s, sensors.channel
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
@@ -717,8 +716,8 @@ def _run_lengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
     report(Step("without a gap, for sensors that are slow", 1))
-    stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
-    search = _find_ssp(runner, report)
+    stretch = bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
+    search = _find_ssp(run_of, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=search.executions or max(executions for executions, _ in search.tried),
@@ -742,13 +741,14 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
     )
 
 
-def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
+def _find_ssp(
+    run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
+) -> _SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Raises:
         SourceError: hardly any reading falls into the runs.
     """
-    channel, execution_s = runner.channel, runner.bench.ready.execution_s
     runs_made, dropped = 0, Counter[str]()
 
     def end_power_w(executions: int) -> float:
@@ -757,7 +757,7 @@ def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
         for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
-            run = runner.run(executions)
+            run = run_of(executions)
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
@@ -781,7 +781,8 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
 
 
 def _run_blocks(
-    runner: _Runner,
+    bench: LiveKernelBench,
+    run_of: _RunOf,
     executions: tuple[int, int],
     blocks: int,
     kept: Sequence[TraceBlock],
@@ -796,13 +797,13 @@ def _run_blocks(
     before = len(done) * BLOCK_RUNS
     for number in range(len(done), blocks):
         length = executions[number % 2]
-        began, runs = runner.bench.tick(), list[Run]()
+        began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
-            runs.append(runner.run(length))
+            runs.append(run_of(length))
             made = number * BLOCK_RUNS + len(runs)
             eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))
-        block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
+        block = TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
         keep(block)
         done.append(block)
     return done

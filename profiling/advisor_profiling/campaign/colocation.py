@@ -65,7 +65,13 @@ def left_to_measure(
     others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
-    done = _done(targets, cards, gpu.uuid, mode, others)
+    done: set[Target] = set()
+    for names, group in grouped(targets, lambda target: target.jobs).items():
+        keys = {target: _key(target, mode) for target in group}
+        wanted = {*keys.values(), *others.get(names, ())}
+        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
+        here = cards.get(gpu.uuid, set[WindowKey]())
+        done |= {target for target, key in keys.items() if whole or key in here}
     known = set[WindowKey]().union(*cards.values())
     left = remaining(blocks, done)
     # A block whose pairs are done needs no windows of jobs alone that another card has.
@@ -74,22 +80,6 @@ def left_to_measure(
         for block in left
         if any(len(t.specs) > 1 or _key(t, mode) not in known for t in block.targets)
     ]
-
-
-def _done(
-    targets: Sequence[Target],
-    cards: dict[str, set[WindowKey]],
-    card: str,
-    mode: str,
-    others: Mapping[tuple[str, ...], set[WindowKey]],
-) -> set[Target]:
-    done: set[Target] = set()
-    for names, group in grouped(targets, lambda target: target.jobs).items():
-        keys = {target: _key(target, mode) for target in group}
-        wanted = {*keys.values(), *others.get(names, ())}
-        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
-        done |= {t for t, key in keys.items() if whole or key in cards.get(card, set())}
-    return done
 
 
 def _key(target: Target, mode: str) -> WindowKey:

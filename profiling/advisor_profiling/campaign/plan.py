@@ -581,7 +581,12 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             continue
         # Where all nine are wished, nobody asked for each by hand.
         nominal = frozenset(NINE) if set(entry.splits).issuperset(NINE) else frozenset[Split]()
-        for names in _pairs(entry, plan.name, jobs, past):
+        among, drawn = jobs if entry.among == "all" else entry.among, list[PairNames]()
+        if entry.sample is None:
+            drawn = all_pairs(among, selves=entry.selves)
+        else:
+            drawn = sample(among, entry.sample, plan.name, past.kinds, selves=entry.selves)
+        for names in (*entry.pairs, *drawn):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
             if reason := past.too_large(both):
@@ -622,14 +627,6 @@ def _set_windows(
                 (together(parts, repeat), split == TIME_SLICED)
                 for split, repeat in itertools.product(splits, range(entry.repeats))
             )
-
-
-def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
-    names = jobs if entry.among == "all" else entry.among
-    if entry.sample is None:
-        return [*entry.pairs, *all_pairs(names, selves=entry.selves)]
-    drawn = sample(names, entry.sample, run, past.kinds, selves=entry.selves)
-    return [*entry.pairs, *drawn]
 
 
 DEFAULT_SPLITS = "nine,uncapped"
