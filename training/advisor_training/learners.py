@@ -169,10 +169,6 @@ class HeadLearner:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
         return flat(np.clip(values, self.least, self.most(rows)))
 
-    def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Which of the targets are known, part by part; shape (parts x n,)."""
-        return flat(self.measured(rows) < self.all_served(rows))
-
 
 SPEED_LEARNER = HeadLearner(
     head=SPEED,
@@ -306,7 +302,7 @@ class Learned:
 
 def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
     """Those parts of rows that tell what the head learns, all of the first part first."""
-    told = learner.is_told(rows)
+    told = flat(learner.measured(rows) < learner.all_served(rows))
     parts = len(told) // len(rows)
     seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
     values = learner.possible(rows, learner.measured(rows))

@@ -630,16 +630,6 @@ OnStage: TypeAlias = Callable[[str], OnFold | None]
 """Takes the name of a stage that begins; what it returns is called after each fit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Challenger:
-    """A trained model that no folder has yet."""
-
-    points: PointSet
-    made_from: TrainingSet
-    trained: Trained
-    artefact: Artefact
-
-
 def training_set(points: PointSet) -> TrainingSet:
     """Rows of checked points, of which older ones count less.
 
@@ -668,39 +658,38 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
 
 def train_challenger(
     points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
-) -> Challenger:
-    """Learn from all checked points.
+) -> tuple[Trained, Artefact]:
+    """A model of all checked points, which no folder has yet.
 
     Raises:
         InputError: there are too few jobs.
     """
     trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
     ids = json.dumps(sorted(points.ids), indent=0).encode() + b"\n"
-    artefact = make_artefact(made_from, trained, now, {POINTS: ids})
-    return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
+    return trained, make_artefact(made_from, trained, now, {POINTS: ids})
 
 
 def _compare_with(
-    learned: PointSet, challenger: Challenger, on_stage: OnStage
+    learned: PointSet, points: PointSet, rows: Rows, held_out: HeldOut, on_stage: OnStage
 ) -> tuple[ComparedFigure, ...]:
     """What the champion's checked points teach against what the challenger's do, on the same rows.
 
     The champion has learned from its own jobs, so what it says of them is no measure. For each job,
     the learner is fitted to the champion's points without that job and to the challenger's without
-    it, and both answer every row with the job.
+    it, and both answer every row with the job: `held_out` are the challenger's answers about rows
+    of its points.
 
     Raises:
         InputError: nothing can be learned from the champion's points.
     """
-    rows = challenger.made_from.rows
     stage = on_stage("asking the champion's points")
     of_champion = leave_one_job_out(
         training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
     )
-    tests = scores(rows, challenger.trained.held_out)
-    solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
+    tests = scores(rows, held_out)
+    solos = whole_gpu((*points.references, *points.profiled))
     known = learned.ids
-    new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
+    new = {measurement_of(p) for p in points.pairs if p.point_id not in known}
     newest = np.array([key in new for key in measurements(rows)])
     row, classes = tests["row"].to_numpy(), job_classes(solos)
     models = rows.gpu_model[row]
@@ -901,9 +890,10 @@ def _challenged(
     made_from = training_set(sifted.accepted)
     if made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
-    challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
-    compared = _compare_with(usable_points(with_flags(learned)), challenger, on_stage)
-    new = challenger.artefact.manifest
+    trained, artefact = train_challenger(sifted.accepted, made_from, now, on_stage)
+    checked, rows = usable_points(with_flags(learned)), made_from.rows
+    compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
+    new = artefact.manifest
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
     verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
     try:
@@ -922,7 +912,7 @@ def _challenged(
         return report
     # The version may be there from a run that was killed.
     if new.version not in registry.versions():
-        write_model(draft, lambda folder: write_artefact(folder, challenger.artefact))
+        write_model(draft, lambda folder: write_artefact(folder, artefact))
         registry.add(draft)
     registry.promote(new.version, now)
     return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

@@ -358,24 +358,14 @@ class Measurement:
         """
         return self.nine[EQUAL]
 
-    @property
-    def uncapped(self) -> SplitResult | None:
-        """Under MPS without limits, if it was measured."""
-        return next(iter(self.splits["uncapped"].values()), None)
-
-    @property
-    def time_sliced(self) -> SplitResult | None:
-        """Without MPS, if it was measured."""
-        return next(iter(self.splits["time-sliced"].values()), None)
-
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "equal": lambda m: m.equal,
-    "uncapped": lambda m: m.uncapped,
-    "time-sliced": lambda m: m.time_sliced,
+    "uncapped": lambda m: next(iter(m.splits["uncapped"].values()), None),
+    "time-sliced": lambda m: next(iter(m.splits["time-sliced"].values()), None),
     "exclusive": lambda m: m.exclusive,
 }
-"""What a split is compared with, by name."""
+"""What a split is compared with, by name; None: it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,11 +380,6 @@ class MeasuredPair:
     def main(self) -> Measurement:
         """The one that stands for the pair, with its own nine; the others tell the noise."""
         return self.measurements[0]
-
-    @property
-    def beside_itself(self) -> bool:
-        """Whether it is one job twice: the splits a/b and b/a are the same measurement then."""
-        return self.jobs[0] == self.jobs[1]
 
 
 @dataclass(frozen=True, slots=True, order=True)

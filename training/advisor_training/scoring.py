@@ -139,7 +139,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     by_pair = [
         _alike(
             [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
-            pair.beside_itself,
+            pair.jobs[0] == pair.jobs[1],
         )
         for pair in pairs
     ]
