@@ -41,7 +41,10 @@ class Load:
         self._copy = torch.empty_like(self._source)
         self._work()
         self._one, self._many = (graph_of([self._work], units) for units in (1, MANY))
-        self.unit_s = self._time()
+        for _ in range(3):  # the first ones raise the clock
+            begun_s = time.monotonic()
+            self.run(_TIMED)
+            self.unit_s = (time.monotonic() - begun_s) / _TIMED
 
     def run(self, units: int) -> None:
         """Do so many units, and wait for them."""
@@ -54,13 +57,6 @@ class Load:
     def _work(self) -> None:
         torch.mm(self._left, self._right, out=self._product)
         self._copy.copy_(self._source)
-
-    def _time(self) -> float:
-        for _ in range(3):  # the first ones raise the clock
-            begun_s = time.monotonic()
-            self.run(_TIMED)
-            unit_s = (time.monotonic() - begun_s) / _TIMED
-        return unit_s
 
 
 def run_stage(
