@@ -305,7 +305,17 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
         InputError: a share that is a fraction, or a second unit of the rates of one job.
     """
     for point in points:
-        _check_shares(point)
+        # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
+        if point.mode != "mps":
+            continue
+        for part in (point,) if isinstance(point, SoloPoint) else point.parts:
+            if (share := part.share_percent) < 1:
+                beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
+                raise InputError(
+                    f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
+                    why="shares are in percent, and this looks like a part of 1",
+                    fix=f"write {100 * share:g}",
+                )
     groups = grouped(_solo(points), _key)
     units = {key: {point.rate_unit for point in group} for key, group in groups.items()}
     for row in stored:
@@ -325,7 +335,10 @@ def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[
     `stored` are all solo points of these jobs, with those.
     """
     groups, keys = grouped(stored, _key), dict.fromkeys(map(_key, _solo(points)))
-    bundled = _bundled() if keys else frozenset[_Key]()
+    bundled = frozenset[_Key]()
+    if keys:
+        with suppress(AdvisorError):  # its files cannot be read
+            bundled = frozenset(map(_key, bundled_solo_points()))
     return [
         f"{job} on {gpu_model}: {note}"
         for job, gpu_model in keys
@@ -352,33 +365,12 @@ _STAND_INS: Mapping[str, str] = {
 """Columns that a profile can do without, and what is done then."""
 
 
-def _check_shares(point: Record) -> None:
-    # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
-    if point.mode != "mps":
-        return
-    for part in (point,) if isinstance(point, SoloPoint) else point.parts:
-        if (share := part.share_percent) < 1:
-            beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
-            raise InputError(
-                f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
-                why="shares are in percent, and this looks like a part of 1",
-                fix=f"write {100 * share:g}",
-            )
-
-
 def _key(point: SoloPoint) -> _Key:
     return point.job, point.gpu_model
 
 
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
     return (point for point in points if isinstance(point, SoloPoint))
-
-
-def _bundled() -> frozenset[_Key]:
-    """Which profiles come with advisor; none where its files cannot be read."""
-    with suppress(AdvisorError):
-        return frozenset(map(_key, bundled_solo_points()))
-    return frozenset()
 
 
 def _is_json(line: bytes) -> bool:

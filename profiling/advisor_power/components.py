@@ -215,10 +215,6 @@ class ComponentWeights:
     counters: dict[str, float]
     jobs: tuple[str, ...]
 
-    def watts(self, activity: Activity) -> float:
-        """Power that is expected of the activity."""
-        return float(activity.terms(self.highest_clock_mhz) @ self.values)
-
     def outside(self, activity: Activity) -> tuple[str, ...]:
         """What is unlike any mixture of the windows that it was fitted to; empty: nothing.
 

@@ -610,7 +610,9 @@ class ReplayProcess:
         if self._part is None:
             return self._answered
         p50_ms, p99_ms = self._part.latency_p50_ms, self._part.latency_p99_ms
-        return _added(self._answered, _answered(p50_ms, p99_ms, self._playing_s))
+        playing = _answered(p50_ms, p99_ms, self._playing_s)
+        # That of no requests is empty.
+        return tuple(map(sum, itertools.zip_longest(self._answered, playing, fillvalue=0)))
 
     def cpu_s(self) -> float | None:
         """The recorded percent of a core over the time it has played, s; None without."""
@@ -797,11 +799,6 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
     histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
     histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
     return tuple(histogram)
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Two histograms; that of no requests is empty."""
-    return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other
 
 
 WarmProcess = LiveProcess | ReplayProcess

@@ -82,7 +82,12 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         if not (np.all(y > 0) and np.all(prior > 0)):
             raise ValueError("y and its prior must be above 0: logarithms of them are learned")
         self.regressor_: Any = _BASE.clone(self._own())
-        weights = {} if sample_weight is None else self._weights(sample_weight)
+        weights: dict[str, Floats] = {}
+        if sample_weight is not None:
+            # A pipeline has them for its last step.
+            steps = getattr(self.regressor_, "steps", None)
+            step = f"{steps[-1][0]}__" if steps else ""
+            weights[f"{step}sample_weight"] = rounded(np.asarray(sample_weight, np.float64))
         self.regressor_.fit(features, rounded(np.log(y / prior)), **weights)
         return self
 
@@ -106,12 +111,6 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         if self.prior_column is None:
             return 1.0, X
         return X[:, self.prior_column], np.delete(X, self.prior_column, axis=1)
-
-    def _weights(self, sample_weight: Any) -> dict[str, Floats]:
-        """A pipeline has them for its last step."""
-        steps = getattr(self.regressor_, "steps", None)
-        step = f"{steps[-1][0]}__" if steps else ""
-        return {f"{step}sample_weight": rounded(np.asarray(sample_weight, np.float64))}
 
 
 LEAST_SPEED = 1e-4

@@ -397,17 +397,13 @@ def _bits(dtype: str) -> Sequence[float]:
     return tuple(sorted({round(part * WIDTHS[dtype]) for part in _PARTS}))
 
 
-def _spreads(dtype: str) -> Sequence[float]:
-    return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
-
-
-def _means(dtype: str) -> Sequence[float]:
-    return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
+def _by_type(narrow: Sequence[float], wide: Sequence[float]) -> Callable[[str], Sequence[float]]:
+    return lambda dtype: narrow if dtype in _NARROW else wide
 
 
 SWEEPS: tuple[_Sweep, ...] = (
-    _Sweep(1, _spreads, "normal(0,{x})"),
-    _Sweep(2, _means, "normal({x},1)"),
+    _Sweep(1, _by_type((1, 2, 4, 8, 16, 32), (1, 8, 32, 128, 1024, 4096)), "normal(0,{x})"),
+    _Sweep(2, _by_type((0, 8, 16, 32, 64, 120), (0, 16, 64, 256, 1024, 4096)), "normal({x},1)"),
     _Sweep(3, lambda _: (1, 2, 8, 32, 128, 512), "unique({x},0,{sd})"),
     _Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
     _Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),

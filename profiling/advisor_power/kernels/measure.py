@@ -56,7 +56,6 @@ from advisor_power.kernels.runs import (
     end_powers,
     energy_by_difference,
     least_gap_s,
-    longest,
     make_plan,
     mean_of,
     naive_curve,
@@ -438,7 +437,10 @@ def analyse(
                 difference = replace(difference, curve_j=None, differ=None)
     settled_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
     sse_w = curve and _execution_power(curve, runs, sse)
-    ssp_w = _ssp_power(runs, channel, found.ssp_execution)
+    ssp_w = None
+    if (first := found.ssp_execution) is not None:
+        powers = end_powers([run for run in runs if run.executions >= first], channel)
+        ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
     dropped = Counter(run.dropped for run in every if run.dropped)
     if chosen.dropped:
@@ -504,7 +506,8 @@ def _curve(
     if len(runs) < _LEAST_GOLDEN:
         why = f"only {len(runs)} golden runs: it takes {_LEAST_GOLDEN} (more with --runs)"
         return None, stitched.base_w, why
-    length_s = float(np.median([run.length_s for run in longest(runs)]))
+    most = max(run.executions for run in runs)
+    length_s = float(np.median([run.length_s for run in runs if run.executions == most]))
     edges_s = bin_edges(length_s, execution_s, resolution_s)
     if len(stitched.tau_s) < len(edges_s):
         why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
@@ -543,15 +546,6 @@ def _difference(
     mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
     curve_j = mean_w * (end_s - begin_s) / (long - short)
     return replace(found, curve_j=curve_j, differ=counter.value / curve_j - 1)
-
-
-def _ssp_power(
-    runs: Sequence[Run], channel: PowerChannel, ssp_execution: int | None
-) -> Estimate | None:
-    if ssp_execution is None:
-        return None
-    powers = end_powers([r for r in runs if r.executions >= ssp_execution], channel)
-    return mean_of(powers) if powers else None
 
 
 def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
@@ -765,7 +759,21 @@ def _find_ssp(
             runs_made += 1
             report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
-            raise _no_readings(runs_made, dropped)
+            if not dropped:
+                raise SourceError(
+                    f"hardly any power reading fell into {runs_made} runs",
+                    why="the instant reading of this card changes less often than the record of "
+                    "its sensor says, or not at all",
+                    fix="run `advisor power sensor` again",
+                )
+            why, times = dropped.most_common(1)[0]
+            raise SourceError(
+                f"{dropped.total()} of {runs_made} runs could not be used",
+                why=f"of {times} of them: {why}",
+                fix="measure when the card is cool and nobody else computes on it, or another card"
+                if "thermal" in why or "slowdown" in why
+                else "measure when nothing else happens on the card",
+            )
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, channel.smear_s)
@@ -807,21 +815,3 @@ def _run_blocks(
         keep(block)
         done.append(block)
     return done
-
-
-def _no_readings(runs: int, dropped: Counter[str]) -> SourceError:
-    if dropped:
-        why, times = dropped.most_common(1)[0]
-        return SourceError(
-            f"{dropped.total()} of {runs} runs could not be used",
-            why=f"of {times} of them: {why}",
-            fix="measure when the card is cool and nobody else computes on it, or another card"
-            if "thermal" in why or "slowdown" in why
-            else "measure when nothing else happens on the card",
-        )
-    return SourceError(
-        f"hardly any power reading fell into {runs} runs",
-        why="the instant reading of this card changes less often than the record of its sensor "
-        "says, or not at all",
-        fix="run `advisor power sensor` again",
-    )

@@ -176,12 +176,6 @@ def durations_ms(run: Run) -> list[float]:
     return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
 
 
-def longest(runs: Sequence[Run]) -> list[Run]:
-    """The runs that have as many executions as any."""
-    most = max(run.executions for run in runs)
-    return [run for run in runs if run.executions == most]
-
-
 def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimate | str:
     """Energy of one of the executions that the longer runs have more; else why there is none.
 

@@ -136,8 +136,14 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
             others.add(labels.get("uuid") or labels.get("gpu", ""))
         elif labels.get("gpu_i_id"):
             only_mig = True
+        elif not math.isfinite(value) or value < 0:
+            raise SourceError(
+                f"the exporter says {value} for {name}",
+                why="that is not a GPU reading",
+                fix="restart the exporter and look at its log",
+            )
         else:
-            rows.setdefault(name, set()).add(_finite(name, value))
+            rows.setdefault(name, set()).add(value)
     if not rows and only_mig:
         raise SourceError(
             f"the exporter has only rows of MIG instances for {gpu.uuid}",
@@ -178,16 +184,6 @@ def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
         # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
         return uuid.split("::")[0] == gpu.uuid
     return labels.get("gpu") == str(gpu.index)
-
-
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value) or value < 0:
-        raise SourceError(
-            f"the exporter says {value} for {name}",
-            why="that is not a GPU reading",
-            fix="restart the exporter and look at its log",
-        )
-    return value
 
 
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
