@@ -746,8 +746,7 @@ class RetrainReport:
     @property
     def summary(self) -> str:
         """One line for the mail of cron."""
-        promoted = self.outcome == "promoted"
-        verdict = f"replaces {self.replaced}" if promoted else "stays"
+        verdict = f"replaces {self.replaced}" if self.outcome == "promoted" else "stays"
         line = f"{self.champion} {verdict}: {self.why}; "
         line += count_of(self.new_points, "new point")
         if out := sum(of_reason.points for of_reason in self.left_out):

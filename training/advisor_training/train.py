@@ -27,7 +27,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
-from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
+from advisor.predict.profiles import COLUMNS, IDLE, Floats, filled
 from advisor_models.model_predictor import KNOWN_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,
@@ -411,8 +411,18 @@ def make_training_set(
     """
     data = make_data(points, profiled, references, left_out)
     used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
-    usual = _usual([data.profiles[key] for key in sorted(used)])
-    fill = {**usual, **{name: round(w, 3) for name, w in data.active_idle_fill.items()}}
+    of_jobs = [data.profiles[key] for key in sorted(used)]
+    columns = {name: np.array([p.values[name][-1] for p in of_jobs]) for name in COLUMNS}
+    columns[IDLE] = np.array([p.idle_power_w for p in of_jobs])
+    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    if not len(known[IDLE]):
+        raise InputError(
+            "no profile of the pairs' jobs has the power of the idle GPU",
+            why="the power of a pair is predicted from it",
+            fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
+        )
+    fill = {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
+    fill |= {name: round(w, 3) for name, w in data.active_idle_fill.items()}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
     rows = make_rows(data.pairs, profiles, KNOWN_HEADS)
@@ -494,19 +504,6 @@ def dataset_sha256(points: Iterable[Point]) -> str:
     )
     lines = sorted(json.dumps(row, sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
-    columns = {name: np.array([p.values[name][-1] for p in profiles]) for name in COLUMNS}
-    columns[IDLE] = np.array([p.idle_power_w for p in profiles])
-    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    if not len(known[IDLE]):
-        raise InputError(
-            "no profile of the pairs' jobs has the power of the idle GPU",
-            why="the power of a pair is predicted from it",
-            fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
-        )
-    return {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
 
 
 def _figures(

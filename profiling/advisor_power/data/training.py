@@ -441,11 +441,9 @@ def _finite(points: _Points) -> npt.NDArray[np.bool_]:
 
     All of a type that has only one pattern with finite sums.
     """
-    patterns: dict[str, set[str]] = {}
-    for p in points:
-        if not p.features["sum_non_finite"]:
-            patterns.setdefault(p.dtype, set()).add(p.group)
-    few = {p.dtype for p in points if len(patterns.get(p.dtype, ())) < 2}
+    finite = {(p.dtype, p.group) for p in points if not p.features["sum_non_finite"]}
+    patterns = Counter(dtype for dtype, _ in finite)
+    few = {p.dtype for p in points if patterns[p.dtype] < 2}
     return np.array([p.dtype in few or not p.features["sum_non_finite"] for p in points])
 
 
