@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import validation
 
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.features import rounded
@@ -445,10 +446,9 @@ class HeldOut(Predicted):
         """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
         places = np.flatnonzero(which[self.row])
         names, numbers = self.left_out[places], rows.measurement[self.row[places]]
-        found: dict[tuple[str, int], list[int]] = {}
-        for *key, place in zip(names.tolist(), numbers.tolist(), places.tolist(), strict=True):
-            found.setdefault((key[0], key[1]), []).append(place)
-        return sorted(found.items())
+        of_answers = zip(names.tolist(), numbers.tolist(), strict=True)
+        keys: dict[int, tuple[str, int]] = dict(zip(places.tolist(), of_answers, strict=True))
+        return sorted(grouped(keys, keys.__getitem__).items())
 
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
         """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""

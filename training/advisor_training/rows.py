@@ -447,9 +447,10 @@ def _measurement(
         if solo.slowdown > LARGEST_SLOWDOWN:
             return DISTURBED
         solos.append(solo)
-    of_kinds: dict[SplitKind, list[PairPoint]] = {kind: [] for kind in KINDS}
-    for each, kind in zip(group, kinds_of(group), strict=True):
-        of_kinds[kind].append(each)
+    kinds = kinds_of(group)
+    of_kinds: dict[SplitKind, list[PairPoint]] = {
+        k: [point for point, kind in zip(group, kinds, strict=True) if kind == k] for k in KINDS
+    }
     repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
     found = Measurement(
         jobs=(job_a, job_b),

@@ -498,11 +498,12 @@ def fit_model(
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
     # Empty columns do not count: points stay the same where a column is added.
-    rows = (
-        {name: value for name, value in row.items() if value is not None}
+    lines = sorted(
+        json.dumps(
+            {name: value for name, value in row.items() if value is not None}, sort_keys=True
+        )
         for row in map(to_row, points)
     )
-    lines = sorted(json.dumps(row, sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -514,7 +515,7 @@ def _figures(
     for name in SCORED:
         scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
-        found[f"{word}"] = float(scores.mean())
+        found[word] = float(scores.mean())
         found[f"{word}_p10"] = float(np.quantile(scores, 0.1))
         found[f"{word}_worst"] = float(scores.min())
     rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")

@@ -11,7 +11,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -529,7 +529,7 @@ def measure_cases(
     if not missing:
         return outcome
     idle_w = run.bench.idle_w()
-    order, begun_s = with_references(missing), time.monotonic()
+    order, begun_s = [*with_references(missing)], time.monotonic()
     with closing(run.filling(case for case, _ in order)) as matrices:
         for done, ((case, is_reference), (_, future)) in enumerate(
             zip(order, matrices, strict=True), start=1
@@ -545,17 +545,15 @@ def measure_cases(
     return outcome
 
 
-def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
+def with_references(cases: Iterable[InputCase]) -> Iterator[tuple[InputCase, bool]]:
     """The cases in order, each kind of work between references of that kind, marked as such."""
-    order: list[tuple[InputCase, bool]] = []
     kinds = itertools.groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
     for reference, group in kinds:
         for number, case in enumerate(group):
             if number % REFERENCE_EVERY == 0:
-                order.append((reference, True))
-            order.append((case, False))
-        order.append((reference, True))
-    return order
+                yield reference, True
+            yield case, False
+        yield reference, True
 
 
 def _measured(

@@ -609,7 +609,7 @@ def run(
 
 @given(st.integers(1, 40))
 def test_each_case_stands_between_references(count: int) -> None:
-    order = with_references([case(f"constant({n})") for n in range(count)])
+    order = [*with_references([case(f"constant({n})") for n in range(count)])]
     marks = [is_reference for _, is_reference in order]
     assert marks[0]
     assert marks[-1]
@@ -620,7 +620,7 @@ def test_each_case_stands_between_references(count: int) -> None:
 
 
 def test_each_type_has_its_own_reference() -> None:
-    order = with_references([case("zeros"), case("zeros", "fp16")])
+    order = [*with_references([case("zeros"), case("zeros", "fp16")])]
     assert [one.dtype for one, _ in order] == ["bf16"] * 3 + ["fp16"] * 3
 
 
