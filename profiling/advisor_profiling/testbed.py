@@ -470,11 +470,27 @@ class Recordings:
         self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
-            self._add_solo(point)
+            job_at_share = point.job, point.share_percent
+            found = self._windows[(job_at_share,)]
+            if not found or found[0].point.mode == point.mode:
+                found.append(_Recording(point, (part_alone(point),)))
+            self._units.setdefault(job_at_share, point.units_granted)
+            self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
         shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
-        for pair in _most_complete_first(shown):
-            self._add_pair(pair)
+        shown.sort(key=lambda p: p.started_at, reverse=True)
+        # All splits of a pair come from one run on one card where one has them all; groups of
+        # equally many splits stay in the order of their newest windows.
+        by_run = grouped(shown, lambda point: (point.jobs, point.run, point.gpu_uuid)).values()
+        most_first = sorted(
+            by_run, key=lambda of: len({(p.mode, *p.shares_percent) for p in of}), reverse=True
+        )
+        for pair in itertools.chain.from_iterable(most_first):
+            if all(part.rate is not None for part in pair.parts):
+                parts = tuple(sorted(pair.parts, key=_seat))
+                self._windows[tuple(map(_seat, parts))].append(_Recording(pair, parts))
+                for part in pair.parts:
+                    self._units.setdefault(_seat(part), part.units)
         self._mps = mode == "mps"
 
     def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
@@ -496,38 +512,9 @@ class Recordings:
             )
         return Granted(self._units[job, share.percent], mps=self._mps)
 
-    def _add_solo(self, point: SoloPoint) -> None:
-        job_at_share = point.job, point.share_percent
-        found = self._windows[(job_at_share,)]
-        if not found or found[0].point.mode == point.mode:
-            found.append(_Recording(point, (part_alone(point),)))
-        self._units.setdefault(job_at_share, point.units_granted)
-        self.jobs.setdefault(point.job, _job(point))
-
-    def _add_pair(self, point: PairPoint) -> None:
-        if any(part.rate is None for part in point.parts):
-            return
-        parts = tuple(sorted(point.parts, key=_seat))
-        self._windows[tuple(map(_seat, parts))].append(_Recording(point, parts))
-        for part in point.parts:
-            self._units.setdefault(_seat(part), part.units)
-
 
 def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
-
-
-def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
-    """All splits of a pair come from one run on one card where one has them all."""
-    newest = sorted(pairs, key=lambda p: p.started_at, reverse=True)
-    groups = grouped(newest, lambda point: (point.jobs, point.run, point.gpu_uuid))
-    # Groups of equally many splits stay in the order of their newest windows.
-    ordered = sorted(
-        groups.values(),
-        key=lambda run: len({(p.mode, *p.shares_percent) for p in run}),
-        reverse=True,
-    )
-    return [point for group in ordered for point in group]
 
 
 def _job(point: SoloPoint) -> Job:
@@ -655,7 +642,9 @@ class ReplayProcess:
         if self._part is None:
             return self._answered
         p50_ms, p99_ms = self._part.latency_p50_ms, self._part.latency_p99_ms
-        return _added(self._answered, _answered(p50_ms, p99_ms, self._playing_s))
+        playing = _answered(p50_ms, p99_ms, self._playing_s)
+        # That of no requests is empty.
+        return tuple(map(sum, itertools.zip_longest(self._answered, playing, fillvalue=0)))
 
     def cpu_s(self) -> float | None:
         """The recorded percent of a core over the time it has played, s; None without."""
@@ -842,11 +831,6 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
     histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
     histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
     return tuple(histogram)
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Two histograms; that of no requests is empty."""
-    return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other
 
 
 WarmProcess = LiveProcess | ReplayProcess
