@@ -291,9 +291,6 @@ MOST_POINTS = 100
 RATE_ERROR, MOST_ERROR = 0.03, 0.2
 """Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative."""
 
-MOST_OBSERVATIONS = 2000
-"""The newest ones are looked at: they take about a second."""
-
 
 FittedKernels: TypeAlias = Mapping[tuple[str, str], Kernels]
 
@@ -484,7 +481,8 @@ def experience_of(
     Raises:
         StoreError: the store, or what a check found, cannot be read.
     """
-    page = store.observation_page(None, Span(limit=MOST_OBSERVATIONS)).records if store else ()
+    # The newest ones: so many take about a second.
+    page = store.observation_page(None, Span(limit=2000)).records if store else ()
     seen = tuple(undisputed([*newest, *page]))
     if not seen:
         return Experience()

@@ -35,9 +35,6 @@ from advisor_models.one_window import bundled_head
 _NAMED = 3
 """How many jobs without a profile are named; a placement can have hundreds."""
 
-MOST_WINDOWS = 20
-"""The newest windows of a job on the whole GPU that an estimate is the mean of."""
-
 _Profiles = Mapping[str, Profile]
 """Profiles of one job by GPU model."""
 
@@ -317,7 +314,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
             windows[point.gpu_model].append(point)
     found: dict[str, Profile] = {}
     for gpu_model, of_model in windows.items():
-        point = mean_window(of_model[-MOST_WINDOWS:])
+        point = mean_window(of_model[-20:])  # the newest: programs change
         if window := window_of_point(point):
             serving = serving_of(of_model)
             profile = bundled_head().profile(window, is_server=serving is not None)

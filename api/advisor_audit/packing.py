@@ -587,9 +587,6 @@ MOST_KEPT = 20_000
 SLOT_S = 900.0
 """Whoever is there in the middle of a slot is taken to be there for all of it."""
 
-TOP_SLOTS = 8
-"""Slots with the most cards, in which it is seen how many would have been enough."""
-
 MOST_TEAMS = 20_000
 """Sets by the names of their jobs that are counted; the rarest are forgotten beyond twice this."""
 
@@ -716,7 +713,8 @@ class Walk:
             for (model, _), group in sorted(groups.items())
         ]
         slot = SlotCards(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
-        (heapq.heappush if len(walked.top) < TOP_SLOTS else heapq.heappushpop)(walked.top, slot)
+        # In the slots with the most cards it is seen how many would have been enough.
+        (heapq.heappush if len(walked.top) < 8 else heapq.heappushpop)(walked.top, slot)
         walked.most_now = max(walked.most_now, len(there))
         if walked.slots % walked.every == walked.every // 2:
             walked.sample.append(slot)

@@ -182,9 +182,6 @@ HELD_MIB = 200.0
 QUIET_PERCENT = 1.0
 """Activity of a job that waits."""
 
-BLOCK_S = 300.0
-"""Means over so long are compared to find a change of load; two in a row are needed."""
-
 CHANGED_PERCENT, CHANGED_DEVIATIONS = 10.0, 3.0
 """How far a block is from the mean of its phase where the load has changed: at least so many points
 of activity, and so many standard deviations of the phase's own blocks."""
@@ -390,7 +387,8 @@ def _loads(
 ) -> Iterator[tuple[int, int, int]]:
     """Parts of a busy stretch with one load each, and the number of the phase."""
     start, suspect = first, None
-    size = max(1, round(BLOCK_S / frame.step_s))
+    # Means over five minutes are compared to find a change of load; two in a row are needed.
+    size = max(1, round(300.0 / frame.step_s))
     for a in range(first, last, size):
         block = frame.activity[a : min(a + size, last)]
         known = block[~np.isnan(block)]

@@ -562,9 +562,6 @@ class NodeApi:
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
 
-PUBLISH_S = 30.0
-"""The annotation of the node is renewed this often, and at once when something has changed."""
-
 
 _LOST = (
     "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
@@ -717,7 +714,7 @@ class _KubernetesAgent:
         ]
         if self._published:
             then_s, known = self._published
-            if known == gpus and now_s - then_s < PUBLISH_S:
+            if known == gpus and now_s - then_s < 30.0:  # who reads it leaves what is older
                 return
         if _publish(self._api, gpus):
             self._published = now_s, gpus

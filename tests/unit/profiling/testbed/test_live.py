@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -167,7 +168,7 @@ def test_starts_on_other_cores_are_not_waited_for(
     locks = list[PhaseLock]()
     for cores in ((0, 1), other):
         groups = [frozenset({core, core + 64}) for core in cores]
-        monkeypatch.setattr(testbed, "physical_cores", lambda groups=groups: groups)
+        monkeypatch.setattr(testbed, "physical_cores", partial(list[frozenset[int]], groups))
         locks.append(PhaseLock(tmp_path))
     window, started = locks[0].measuring(), threading.Event()
 
