@@ -617,9 +617,10 @@ class Split:
         gpus = tuple(self.gpus[n] for n in order if self.gpus)
         return Split(tuple(self.shares[n] for n in order), self.sharing, low, gpus)
 
-    def joined_by(self, share_percent: float) -> "Split":
-        """With one more job, the last, at normal priority."""
-        return replace(self, shares=(*self.shares, share_percent))
+    def joined_by(self, share_percent: float, is_low: bool = False) -> "Split":
+        """With one more job, the last, at normal priority or below it."""
+        low = (*self.below_normal, *((len(self.shares),) * is_low))
+        return replace(self, shares=(*self.shares, share_percent), below_normal=low)
 
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:

@@ -99,10 +99,12 @@ class Running:
 
     Attributes:
         cap_percent: The largest share that the newcomer can get.
+        may_be_low: It can begin below normal priority, and who asks next knows that.
     """
 
     split: Split
     cap_percent: float
+    may_be_low: bool = False
 
 
 def options_of(
@@ -277,13 +279,16 @@ def _joining(
 ) -> Iterator[Split]:
     """Every share that the last job can get, none among them where nothing bounds it.
 
-    None beside a job below normal priority where that was not measured.
+    None beside a job below normal priority where that was not measured. A job that fills the GPU
+    may run below normal itself beside one that has all of it.
     """
     limits = limits_of(profiles[-1], checked) if running.split.is_limited else ()
-    for share in (*limits, WHOLE):
-        split = running.split.joined_by(share)
+    seats = [(share, False) for share in (*limits, WHOLE)]
+    if running.may_be_low and running.split in (Split((WHOLE,)), without_limits("uncapped", 1)):
+        seats += [(WHOLE, True) for low in below_normal(profiles, checked)[:1] if low.seats[1][1]]
+    for split in itertools.starmap(running.split.joined_by, seats):
         is_known = not split.below_normal or not why_not_below_normal(profiles, split)
-        if share <= running.cap_percent and is_known:
+        if split.shares[-1] <= running.cap_percent and is_known:
             yield split
 
 

@@ -28,7 +28,6 @@ from advisor.launch.spec import (
     Ledger,
 )
 from advisor.runtime.counting import percentile_ms
-from advisor.validity.points import FASTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,6 @@ class Trial:
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
-WATCHED_S = 2.0
-"""Longest time between two looks at jobs that counts as watched, s."""
-
 _LATELY_S = 300.0
 """Length of the mean that is held against a promise, s."""
 
@@ -128,7 +124,7 @@ class Account:
         `metered` is the energy of the GPU so far.
         """
         passed_s = now.at_s - self._last_s
-        self.unwatched_s += max(0.0, passed_s - WATCHED_S)
+        self.unwatched_s += max(0.0, passed_s - 2.0)  # so long counts as watched
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
         self._add(now, metered, running)
@@ -229,16 +225,14 @@ class Account:
         return energy_saved(power_w, self.first.rates(), parts)
 
     def foreign(self) -> dict[int, float]:
-        """Jobs that ran faster than alone by a profile of another host, and by how much.
-
-        What their work takes alone on this one is not known.
-        """
+        """Jobs that `LaunchPart.is_foreign` is true of, and how fast they ran."""
+        parts = self._pair.parts
         known = [
-            (n, relative(rate, (part := self._pair.parts[n]).solo_rate) or 0.0, part.host_spread)
+            (n, relative(rate, parts[n].solo_rate) or 0.0)
             for stretch in self.stretches
             for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
         ]
-        return {n: speed for n, speed, spread in known if spread and speed > FASTEST}
+        return {n: speed for n, speed in known if parts[n].is_foreign(speed)}
 
     def trial(self) -> Trial:
         """What the jobs that began together did, without the first seconds."""
@@ -359,6 +353,33 @@ def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
     return tuple(one.steps for one in jobs)
 
 
+CATCHING_UP_S = 120.0
+"""For so long no mean begins while a server starts or empties a queue; then it is flagged."""
+
+
+def is_behind(
+    offered_rate: float | None, rate: float | None, seen: RateMeter, *, silent: bool, again: bool
+) -> bool:
+    """Whether a server has not answered yet, or answers more than arrives.
+
+    Args:
+        offered_rate: Requests per second that arrive; None: it is no server.
+        rate: Answered per second over the last `RECENT_S`; None: not known.
+        seen: Answers since its means began.
+        silent: It has not answered since it is watched.
+        again: It was behind before: then its rate has to come down to the demand.
+    """
+    rates = [(rate, RECENT_S), (seen.rate(), seen.span_s)]
+    return offered_rate is not None and (
+        silent
+        or any(
+            is_catching_up(rate, offered_rate, span_s, errors=1.0 if again else 4.0)
+            for rate, span_s in rates
+            if rate
+        )
+    )
+
+
 class Stretch:
     """What they did; means leave out the first seconds, and those in which a server catches up.
 
@@ -409,9 +430,7 @@ class Stretch:
         behind = tuple(
             n for n, pace in self._paces.items() if pace.catches_up(again=n in self.catching_up)
         )
-        # No mean begins for 120 s while a server still starts or empties a queue; then it is
-        # flagged.
-        self.catching_up = behind if now.at_s - self._begun_s < 120 else ()
+        self.catching_up = behind if now.at_s - self._begun_s < CATCHING_UP_S else ()
         if self.catching_up:
             self._settles_s, self._joules = now.at_s, RateMeter()
             for pace in self._paces.values():
@@ -455,19 +474,10 @@ class _Pace:
         self.answered: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     def catches_up(self, *, again: bool) -> bool:
-        """Whether a server has not answered yet, or answers more than arrives.
-
-        `again` is whether it did so before: then its rate has to come down to the demand.
-        """
-        offered_rate = self.job.demand or self.job.job.job.offered_rate
-        if offered_rate is None or self.job.over:
-            return False
-        rates = [(self.job.rate(), RECENT_S), (self.steps.rate(), self.steps.span_s)]
-        return self.job.steps == self._first_steps or any(
-            is_catching_up(rate, offered_rate, span_s, errors=1.0 if again else 4.0)
-            for rate, span_s in rates
-            if rate
-        )
+        """Whether it is a server that `is_behind`."""
+        offered_rate = None if self.job.over else self.job.demand or self.job.job.job.offered_rate
+        is_silent = self.job.steps == self._first_steps
+        return is_behind(offered_rate, self.job.rate(), self.steps, silent=is_silent, again=again)
 
     def note(self, now: Moment) -> None:
         for meter in (self.steps, self.lately):

@@ -164,7 +164,7 @@ class Newcomers:
         Raises:
             InputError, NoSplitError: what stands against it.
         """
-        monitor, part, share_percent = self._monitor, made.parts[-1], made.split.shares[-1]
+        monitor, part, (share_percent, is_low) = self._monitor, made.parts[-1], made.split.seats[-1]
         pair, running = monitor.pair, monitor.running_numbers()
         if len(running) >= MOST_JOBS:
             raise NoSplitError(
@@ -184,7 +184,7 @@ class Newcomers:
                 f"a limit of {share_percent:g} % cannot join jobs that run {pair.split.sharing}",
                 fix="ask for no limit: 100",
             )
-        split = pair.split.joined_by(share_percent)
+        split = pair.split.joined_by(share_percent, is_low)
         check_masks(split, self._backend.gpu.vendor)
         together, gpu = (*(pair.jobs[n] for n in running), part.job), self._backend.gpu
         if len(together) > 1:

@@ -5,18 +5,20 @@ is which launches those are, and what came of those that are over.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
+from advisor.core.job import Job
 from advisor.errors import BusyError, InputError
 from advisor.files import open_home, replace_file, try_lock, writing_private
-from advisor.launch.folder import LaunchFolder, dumps, joins, loads
+from advisor.launch.folder import LaunchFolder, dumps, joins, list_folders, loads
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
 Came = Literal["finished", "failed", "lost", "ended"]
@@ -232,6 +234,25 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     )
 
 
+def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict[str, float]:
+    """Seconds that jobs take alone on the GPU, by their names, as the same jobs took before.
+
+    The median of what they did in the newest launches in which they finished, at their rates alone
+    there; of servers, and of jobs that nobody counted, nothing is known.
+    """
+    wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
+    found = defaultdict[str, list[float]](list)
+    for folder in list_folders(root)[:500]:  # about a second
+        with suppress(InputError):
+            seen = see(folder)
+            for one in seen.jobs if seen.status.gpu_model == gpu_model else ():
+                name, rate = wanted.get(one.part.job.job_hash), one.part.solo_rate
+                is_known = one.status.outcome == "finished" and one.status.unread is None
+                if name and rate and is_known and one.status.steps:
+                    found[name].append(one.status.steps / rate)
+    return {name: median(works_s) for name, works_s in found.items()}
+
+
 def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> QueueRecord:
     """The record with a launch that is over; `counts` are of all jobs by name."""
     ended = tuple(_ended(record, seen, counts))
@@ -283,7 +304,7 @@ def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> 
         if came is None:
             continue
         part, status = job.part, job.status
-        known = part.solo_rate and part.solo_power_w
+        known = part.solo_power_w and not part.is_foreign(status.mean_speed)
         alone_s = status.steps / part.solo_rate if part.solo_rate and known else None
         blamed = came in ("failed", "lost")
         yield EndedJob(

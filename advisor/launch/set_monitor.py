@@ -160,7 +160,7 @@ class SetMonitor:
         """
         self.expect(None)
         pair, now_s = self.pair, self._now_s()
-        split = pair.split.joined_by(job.share.percent)
+        split = pair.split.joined_by(job.share.percent, job.share.below_normal)
         self.pair = replace(pair, split=split, parts=(*pair.parts, part))
         self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)

@@ -16,6 +16,7 @@ from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
 from advisor.core.wording import listed
 from advisor.runtime.backend import Proof
+from advisor.validity.points import FASTEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,13 @@ class LaunchPart:
     def promised_p99_ms(self) -> float | None:
         """What its users were promised, by its file or when it was launched."""
         return self.job.max_p99_ms if self.max_p99_ms is None else self.max_p99_ms
+
+    def is_foreign(self, speed: float | None) -> bool:
+        """Whether it runs faster than alone by a profile of another host.
+
+        What its work takes alone on this one is not known then.
+        """
+        return bool(self.host_spread) and (speed or 0.0) > FASTEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +242,7 @@ def as_alone(
     log, stderr = shrunk([(math.log(rate / part.share_rate), noise**2)], part.host_spread or noise)
     pair = at_rate(pair, number, math.exp(log), part.host_spread and math.hypot(stderr, noise))
     measured = {"solo_power_w": power_w} if power_w and pair.split.shares[number] == WHOLE else {}
-    return with_part(pair, number, host_spread=0.0, **measured), math.exp(log)
+    return with_part(pair, number, **measured), math.exp(log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

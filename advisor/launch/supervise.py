@@ -34,18 +34,15 @@ from advisor.launch.spec import (
     Resplit,
     State,
     as_alone,
+    with_part,
 )
 from advisor.launch.start import StopAskedError, check_set_memory, end_jobs, prove_set, start_set
 from advisor.runtime.backend import Backend
 from advisor.runtime.job_process import adopting_orphans
-from advisor.runtime.processes import beat, heard_by, in_thread
+from advisor.runtime.processes import awaited, beat, heard_by, in_thread
 from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
-
-HOLD_S = 10.0
-"""A job that does not look at its gate for so long tells no rate in some seconds either, s."""
-
 
 CHECKPOINT_S = 60.0
 """How long jobs that start again at another split may take to end by themselves, s."""
@@ -185,7 +182,7 @@ class _SetRun:
         Raises:
             StopAskedError: somebody wants the launch stopped.
         """
-        seconds, status = self._pair.alone_s or 0.0, self._writer.status
+        seconds, status, known = self._pair.alone_s or 0.0, self._writer.status, set[int]()
         self._pair = replace(self._pair, alone_s=None)
         self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
         for n, job in jobs.items():
@@ -199,18 +196,33 @@ class _SetRun:
                     self._writer.warn(f"nobody else ran alone: {error}")
                     break
                 continue
-            self._pair, factor = as_alone(self._pair, n, *found)
+            before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *found)
+            known |= set[int]() if self._pair is before else {n}
             self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
         names = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
             *(f"{name} was not measured alone: no gate, or a demand" for name in names)
         )
+        if known and self._pair.forecast and self._context.renew:
+            self._renew(self._context.renew)
+        for n in known:
+            self._pair = with_part(self._pair, n, host_spread=0.0)
         self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
         pairs[self._number] = self._pair
         # Who joins, and the queue, read it there; on a full disk nothing ends for that.
         with suppress(OSError):
             self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
+
+    def _renew(self, renew: Renew) -> None:
+        """Expect the speeds, watts and energy that go with the rates alone of the set."""
+        renewing = in_thread(lambda: renew(self._pair, [None] * len(self._pair.parts)))
+        with suppress(Exception):  # whatever it is, a launch goes on without
+            forecast, broken = awaited(renewing)
+            self._pair = replace(self._pair, forecast=forecast)
+            self._writer.warn(*(f"at these rates: {text}" for text in broken))
+        if (error := renewing.exception()) is not None:
+            self._writer.warn(f"watts and energy are expected as before: {error}")
 
     def _measured(
         self, job: RunningJob, part: LaunchPart, seconds: float
@@ -235,7 +247,7 @@ class _SetRun:
             )
             one.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
-        job.hold(HOLD_S)
+        job.hold(10.0)  # who does not look at its gate for so long tells no rate either
         return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:

@@ -405,17 +405,23 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
-def with_demand(profile: Profile, rate: float) -> Profile:
-    """The server where so many requests per second arrive.
+def with_rate(profile: Profile, rate: float) -> Profile:
+    """The job at another rate alone: of a server so many requests per second arrive.
 
-    It answers no more than it can, as far as that was seen. What it draws and keeps busy above
-    (active) idle goes with its rate, which holds where a batch is not fuller than before. Less
-    demand has no longer tail; that of more is not known.
+    It has another name, as what was measured of it beside others was at its own rate.
+    What it draws and keeps busy above (active) idle goes with its rate, which holds where a batch
+    is not fuller than before. A server answers no more than it can, as far as that was seen. Less
+    demand has no longer tail; that of more is not known. A hundredth more or less is no other rate.
     """
-    if profile.serving is None or profile.serving.offered_rate is None:
+    if math.isclose(rate, profile.whole_gpu_rate, rel_tol=0.01):
         return profile
-    could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
-    rates = np.minimum(could, rate)
+    serving, rates = profile.serving, profile.values["rate"] * rate / profile.whole_gpu_rate
+    if serving and serving.offered_rate is not None:
+        could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
+        rates = np.minimum(could, rate)
+        is_more = rate > (1 + serving.tolerance) * serving.offered_rate
+        tails = () if is_more else serving.latency_p99_ms
+        serving = replace(serving, offered_rate=rate, latency_p99_ms=tails)
     part = rates / profile.values["rate"]
     idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
     values = {
@@ -425,11 +431,9 @@ def with_demand(profile: Profile, rate: float) -> Profile:
     }
     power_w = idle_w + (profile.values["power_w"] - idle_w) * part
     values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
-    serving = replace(profile.serving, offered_rate=rate)
-    if rate > (1 + serving.tolerance) * profile.serving.offered_rate:
-        serving = replace(serving, latency_p99_ms=())
     return replace(
         profile,
+        job=f"{profile.job} at {rate:.4g}/s",
         values={**profile.values, **values},
         serving=serving,
         busy=min(profile.busy * float(part[-1]), 1.0),

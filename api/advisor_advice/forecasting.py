@@ -37,7 +37,7 @@ from advisor.launch.spec import (
 )
 from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile, kind_of, with_demand
+from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
@@ -261,9 +261,10 @@ def _predicted(
 def renewed(
     pair: LaunchSet, demands: Sequence[float | None], gpu: Gpu, settings: Settings
 ) -> tuple[Forecast, tuple[str, ...]]:
-    """What is to be expected of jobs that run where other demands arrive, None: as declared.
+    """What is to be expected of jobs at the rates alone that are known of them here.
 
-    And which of their promises that would break, in words.
+    Of servers other demands may arrive, None: as declared. And which of their promises that would
+    break, in words.
 
     Raises:
         InputError: a job has no profile, or none with a rate alone.
@@ -272,14 +273,11 @@ def renewed(
     """
     names = [job.name for job in pair.jobs]
     found = find_profiles(names, settings, gpu.model, several_gpus=True)
-    # Under another name: what was measured of the job beside others was at the demand it declares.
-    profiles = tuple(
-        profile
-        if rate is None
-        else replace(with_demand(profile, rate), job=f"{profile.job} at {rate:.4g}/s")
-        for profile, rate in zip(found.profiles, demands, strict=True)
+    at_rates = (
+        with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
+        for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True)
     )
-    found = replace(found, profiles=profiles)
+    found = replace(found, profiles=tuple(at_rates))
     expected, manifest, _ = _predicted(pair, found, gpu, settings)
     tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
     speeds = [part.speed.value for part in expected.parts]

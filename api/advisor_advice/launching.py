@@ -200,10 +200,13 @@ def make_join(
     share_percent: float | None,
     wanted: ResolvedLaunch,
     settings: Settings,
+    *,
+    is_low: bool = False,
 ) -> LaunchSpec:
     """What a job asks that is to join: those that run now in one set, and the job as the last.
 
-    Where no share is given it is the one that is worth most beside those that run now.
+    Where no share is given it is the one that is worth most beside those that run now, and so is
+    the priority.
 
     Raises:
         InputError: the launch does not run, or a job has no profile.
@@ -242,7 +245,7 @@ def make_join(
         check_one_gpu(part.job.name, part.job.gpus)
     split = split_of((one for one, _ in running), status.sharing)
     if share_percent is not None:
-        joined = split.joined_by(Share(share_percent).percent)
+        joined = split.joined_by(Share(share_percent).percent, is_low)
         made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
@@ -251,7 +254,8 @@ def make_join(
         from advisor_advice import forecasting
     except ImportError as error:
         raise _needs_numpy(error, "--share") from error
-    there = Running(split=split, cap_percent=max(one.share_percent for one in status.jobs))
+    most = max(one.share_percent for one in status.jobs)
+    there = Running(split=split, cap_percent=most, may_be_low=True)
     made = forecasting.joining(parts, job, there, wanted, settings)
     return _spec(status.launch_id, [made], wanted)
 

@@ -324,7 +324,7 @@ class QueueRun:
         jobs: As their files are now; one that is wanted several times so often.
         cards: GPUs on which jobs may be started.
         limits_s: How long jobs may run, by their names; servers run until they are ended.
-        works_s: How long jobs take alone, by their names; known of all in `due_s`.
+        works_s: How long jobs take alone, by their names.
         due_s: In which time jobs are to be done, from when their queue began with that.
     """
 
@@ -339,7 +339,7 @@ class QueueRun:
         due_s: Mapping[str, float] | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._limits_s, self._works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._limits_s, self._told_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
         self.cards, self._file, self._settings = tuple(cards), file, settings
         self._asked, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
@@ -354,6 +354,13 @@ class QueueRun:
         self._refused: set[tuple[str, str]] = set()
         self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
         self.stopping = False
+
+    @property
+    def works_s(self) -> Mapping[str, float]:
+        """How long jobs take alone, by their names: as told, else as an equal one took."""
+        ended = self._record.ended
+        took_s = {one.job: one.alone_s for one in ended if one.came == "finished" and one.alone_s}
+        return took_s | {**self._told_s}
 
     def take_up(self) -> None:
         """Let launches begin that were noted and whose supervisors never began.
@@ -378,18 +385,18 @@ class QueueRun:
         """Why a job that waits cannot be done by its deadline; None: it can, or has none."""
         if self.spare_s(name) >= 0:
             return None
-        left, work = max(self._due_s[name] - self._clock_s(), 0.0), self._works_s[name]
+        left, work = max(self._due_s[name] - self._clock_s(), 0.0), self.works_s[name]
         return f"cannot be done in time: {duration_text(work)} alone, {duration_text(left)} left"
 
     def spare_s(self, name: str) -> float:
         """In which time a job must start to be done by its deadline; below 0: it cannot be."""
-        return self._due_s.get(name, math.inf) - self._works_s.get(name, 0.0) - self._clock_s()
+        return self._due_s.get(name, math.inf) - self.works_s.get(name, 0.0) - self._clock_s()
 
     def _needed(self, name: str) -> float:
         """The speed at which a job that starts now is done in time; 0: none is needed or enough."""
         left_s = self._due_s.get(name, math.inf) - self._clock_s()
         # In whole percents, so that a plan holds for a while.
-        speed = math.ceil(100 * self._works_s.get(name, 0.0) / max(left_s, 1e-9)) / 100
+        speed = math.ceil(100 * self.works_s.get(name, 0.0) / max(left_s, 1e-9)) / 100
         return speed if speed <= 1 else 0.0
 
     def look(self) -> QueueLook:
@@ -437,7 +444,7 @@ class QueueRun:
             return False
         for card, names, split in plan:
             if there := _on(card, look):
-                self._join(card, there, names[0], split.shares[-1])
+                self._join(card, there, names[0], split.seats[-1])
             else:
                 self._start(card, self._ways(card, names, split), look)
         return bool(plan)
@@ -545,7 +552,7 @@ class QueueRun:
         self, names: Sequence[str]
     ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
         """The plan of jobs whose work is known, beside no server; none where it is not."""
-        card, works_s = self.cards[0], self._works_s
+        card, works_s = self.cards[0], self.works_s
         jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
         differ = len({other.wanted.gpu_model for other in self.cards}) > 1
         if (
@@ -567,7 +574,8 @@ class QueueRun:
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
-        there, works_s = Running(split=launch.split, cap_percent=WHOLE), self._works_s
+        there = Running(split=launch.split, cap_percent=WHOLE, may_be_low=True)
+        works_s = self.works_s
         left_s = max(
             works_s.get(job.part.job.name, 0.0)
             - job.status.steps / (job.part.solo_rate or math.inf)
@@ -619,10 +627,12 @@ class QueueRun:
         limit_s = None if self.is_server(name) else self._limits_s.get(name)
         return replace(part, time_limit_s=limit_s)
 
-    def _join(self, card: QueueCard, launch: SeenLaunch, name: str, share_percent: float) -> None:
-        folder = self._folder(launch)
+    def _join(
+        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+    ) -> None:
+        folder, (share, low) = self._folder(launch), seat
         try:
-            request = make_join(folder, name, share_percent, card.wanted, self._settings)
+            request = make_join(folder, name, share, card.wanted, self._settings, is_low=low)
         except AdvisorError:
             # It has ended meanwhile, or cannot at that share: another look says more.
             self._refused.add((launch.launch_id, name))

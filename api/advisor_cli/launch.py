@@ -19,6 +19,7 @@ from advisor.launch.folder import (
     ask_join,
     create_folder,
     find_folder,
+    first_status,
     join_status,
     withdraw,
 )
@@ -261,9 +262,6 @@ def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: b
     return exit_code(status)
 
 
-_LOOK_S = 0.2
-
-
 def join_launch(
     folder: LaunchFolder, wanted: ResolvedLaunch, settings: Settings, *, as_json: bool
 ) -> int:
@@ -277,13 +275,13 @@ def join_launch(
     request = make_join(folder, name, wanted.request.share_percent, wanted, settings)
     if not as_json:
         (made,) = request.pairs
-        share = f"{made.split.shares[-1]:g} % for {name}"
+        share = f"{first_status(request, '').jobs[-1].share_text} for {name}"
         expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
         say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
     asked = ask_join(folder, request)
     try:
         while (said := join_status(folder, asked, request)).outcome == "waiting":
-            time.sleep(_LOOK_S)
+            time.sleep(0.2)
     except KeyboardInterrupt:
         withdraw(folder, asked)
         raise
@@ -297,7 +295,7 @@ def _join_text(launch_id: str, said: JobStatus) -> str:
         return f"{said.job} did not join {launch_id}, which goes on as it was: {said.error}"
     memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
     units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
-    return f"{said.job} joined {launch_id} with {said.share_percent:g} %{units} at {said.joined_at}"
+    return f"{said.job} joined {launch_id} with {said.share_text}{units} at {said.joined_at}"
 
 
 def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:

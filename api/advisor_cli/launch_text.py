@@ -37,9 +37,6 @@ from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
-_LOOK_S = 0.2
-_LINE_S = 10.0
-
 _OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
 
 
@@ -67,7 +64,7 @@ def statuses(
                 fix=f"see {folder.path / LOG}",
             )
         seen = status
-        time.sleep(_LOOK_S)
+        time.sleep(0.2)
 
 
 def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
@@ -77,7 +74,7 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
     status = None
     for status in found:
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
-        if key != said or time.monotonic() - said_s > _LINE_S:
+        if key != said or time.monotonic() - said_s > 10:
             said, said_s = key, time.monotonic()
             say(line(status))
     assert status is not None
@@ -201,7 +198,7 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if (own := job.speed) is None else _of_alone(own)
+        speed = "" if (own := job.speed) is None else speed_text(own)
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
@@ -232,9 +229,7 @@ def _predicted_saved(status: LaunchStatus) -> float | None:
 
 def moves(status: LaunchStatus) -> Iterator[str]:
     """Who came and who left while others ran, in the order of time; UTC."""
-    came = [
-        (job.joined_at, f"{job.job} joined with {job.share_percent:g} %") for job in status.jobs
-    ]
+    came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
     # Who was stopped with the launch has not left the others; who was ended for one has a reason.
     left = [
         (job.ended_at, f"{job.job} left: {job.outcome}")
@@ -313,14 +308,14 @@ def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
-    speed = "" if (own := job.relative_speed) is None else f" = {_of_alone(own)}"
+    speed = "" if (own := job.relative_speed) is None else f" = {speed_text(own)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
     return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
 
 
-def _of_alone(speed: float, rest: str = "") -> str:
+def speed_text(speed: float, rest: str = "") -> str:
     """A relative speed; nobody is faster than alone on one host, so more is of another one."""
     return f"{100 * speed:.0f} %{rest}" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
@@ -335,9 +330,6 @@ def _number(value: float | None, unit: str) -> str:
     # Never an exponent where thousands can be read.
     return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
 
-
-_SAME = 0.005
-"""Parts that are this near are the same to a person."""
 
 _RESULTS: Mapping[str | None, str] = {
     "right": "as on the whole GPU",
@@ -518,7 +510,7 @@ def _each(job: _Job) -> str:
     did: list[str] = []
     if speed is not None:
         beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
-        did.append(_of_alone(speed, f" of its speed{beside}"))
+        did.append(speed_text(speed, f" of its speed{beside}"))
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
@@ -557,7 +549,7 @@ def _better(seen: Observation) -> str:
     gains = [own - said for own, said in pairs if own is not None and said is not None]
     if not gains:
         return ""
-    if abs(gains[0]) < _SAME:
+    if abs(gains[0]) < 0.005:  # the same to a person
         return "as predicted"
     return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
 

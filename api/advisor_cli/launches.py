@@ -18,6 +18,7 @@ from advisor.launch.spec import JobStatus, LaunchStatus, Resplit, split_of
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
+from advisor.validity.points import FASTEST
 from advisor_cli.console import (
     PIPE_WIDTH,
     AsJson,
@@ -193,6 +194,7 @@ def _root() -> Path:
 def _seat(job: JobStatus) -> str:
     joined = f" joined {job.joined_at[11:19]}" if job.joined_at else ""
     left = f" left {job.ended_at[11:19]}" if job.ended_at else ""
-    speed = f" at {job.speed:.2f}x" if job.speed is not None else ""
+    of_whom = " its profile" if (job.speed or 0.0) > FASTEST else ""
+    speed = f" at {job.speed:.2f}x{of_whom}" if job.speed is not None else ""
     unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
     return f"{job.job} {job.share_text}{speed}{unknown}{joined}{left}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group
@@ -19,7 +19,14 @@ from advisor.core.records import grouped
 from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
-from advisor.launch.run_queue import EndedJob, LaunchedJob, QueueFile, SeenLaunch, open_queue
+from advisor.launch.run_queue import (
+    LaunchedJob,
+    QueueFile,
+    QueueRecord,
+    SeenLaunch,
+    former_works,
+    open_queue,
+)
 from advisor.launch.spec import LaunchSet
 from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
@@ -43,7 +50,7 @@ from advisor_cli.console import (
     table_of,
 )
 from advisor_cli.launch import user_name
-from advisor_cli.launch_text import asking_to_stop, unread_text
+from advisor_cli.launch_text import asking_to_stop, speed_text, unread_text
 from advisor_profiling.testbed import find_gpu, with_units
 
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
@@ -87,7 +94,7 @@ class _RunJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
+class _RunState:
     """The queue; docs/run.md has the keys."""
 
     state: Literal["running", "stopping", "done", "failed", "stopped"]
@@ -119,21 +126,19 @@ class RunState:
         return ", ".join(said) + left
 
 
-def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) -> RunState:
-    """State of a queue; `works_s` has the seconds that jobs take alone, by name."""
-    record = look.record
-    equal = {one.job: one for one in reversed(record.ended) if one.came == "finished"}
-    jobs = [*_jobs(queue, look, works_s, equal)]
+def run_state(queue: QueueRun, look: QueueLook) -> _RunState:
+    """State of a queue."""
+    record, jobs = look.record, [*_jobs(queue, look)]
     counted = [one for one in record.ended if one.came in ("finished", "ended")]
     state: Literal["running", "stopping", "done", "failed", "stopped"] = "running"
     if queue.done(look):
         state = "failed" if record.failed else "done"
     elif queue.stopping:
         state = "stopping" if look.launches else "stopped"
-    return RunState(
+    return _RunState(
         state=state,
         jobs=tuple(jobs),
-        left_s=_left_s(queue, jobs, works_s, equal),
+        left_s=_left_s(queue, jobs),
         gpu_s=record.held_s,
         energy_j=record.energy_j,
         starts_j=record.starts_j,
@@ -143,13 +148,7 @@ def run_state(queue: QueueRun, look: QueueLook, works_s: Mapping[str, float]) ->
     )
 
 
-_Equal: TypeAlias = Mapping[str, EndedJob]
-"""The first finished job of each name, which other jobs of that name are expected to equal."""
-
-
-def _jobs(
-    queue: QueueRun, look: QueueLook, works_s: Mapping[str, float], equal: _Equal
-) -> Iterator[_RunJob]:
+def _jobs(queue: QueueRun, look: QueueLook) -> Iterator[_RunJob]:
     """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
     seats = defaultdict[str, list[_RunJob]](list)
     for one in look.record.ended:
@@ -166,26 +165,19 @@ def _jobs(
             )
     for launch in look.launches:
         for job in launch.jobs:
-            seats[job.part.job.name].append(_seated(queue, launch, job, works_s, equal))
+            seats[job.part.job.name].append(_seated(queue, launch, job, look.record))
     for name in queue.names:
         own = seats[name]
         yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=queue.late_text(name))
 
 
-def _seated(
-    queue: QueueRun,
-    launch: SeenLaunch,
-    job: LaunchedJob,
-    works_s: Mapping[str, float],
-    equal: _Equal,
-) -> _RunJob:
+def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: QueueRecord) -> _RunJob:
     name, status, running = job.part.job.name, job.status, launch.running
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     silent = launch.status.silent_s is not None and status.ended_at is None
     # By its work, else as many steps as an equal job had.
-    steps = equal[name].steps if name in equal else None
-    if name in works_s and job.part.solo_rate:
-        steps = works_s[name] * job.part.solo_rate
+    equal = (one.steps for one in record.ended if (one.job, one.came) == (name, "finished"))
+    steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
     expected = None
     if card and job in running:
         expected = card.expected([one.part.job.name for one in running], launch.split)
@@ -208,15 +200,13 @@ def _seated(
     )
 
 
-def _left_s(
-    queue: QueueRun, jobs: Sequence[_RunJob], works_s: Mapping[str, float], equal: _Equal
-) -> float | None:
+def _left_s(queue: QueueRun, jobs: Sequence[_RunJob]) -> float | None:
     """Seconds until all batch jobs are done, at the present pace; None: not known."""
     left_s, pace = 0.0, 0.0
     for job in jobs:
         if queue.is_server(job.job) or job.state in ("done", "failed", "ended"):
             continue
-        alone_s = works_s.get(job.job) or (equal[job.job].alone_s if job.job in equal else None)
+        alone_s = queue.works_s.get(job.job)
         if alone_s is None or (job.state == "running" and job.progress is None):
             return None
         left_s += alone_s * (1 - (job.progress or 0.0))
@@ -233,7 +223,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 _LOOK_S = 0.25
 
 
-def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> RunState:
+def _follow(queue: QueueRun, *, as_json: bool) -> _RunState:
     """Run a queue until nothing is left to do, or it is stopped; its last state.
 
     A terminal shows a live table, else each change is a line or an object.
@@ -250,7 +240,7 @@ def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> 
         queue.take_up()
         while True:
             look = queue.look()
-            state = run_state(queue, look, works_s)
+            state = run_state(queue, look)
             if live:
                 live.update(_table(state), refresh=True)
             elif before is None or _key(before) != _key(state):
@@ -263,7 +253,7 @@ def _follow(queue: QueueRun, works_s: Mapping[str, float], *, as_json: bool) -> 
                 time.sleep(_LOOK_S)
 
 
-def _key(state: RunState) -> object:
+def _key(state: _RunState) -> object:
     """Changes with the state of a job, or where its progress or its deadline is lost."""
     return state.state, [
         (job.state, job.state == "waiting" and job.error, job.unread_text) for job in state.jobs
@@ -289,7 +279,7 @@ _COLUMNS: Columns[_RunJob] = (
         "progress",
         lambda job: _percent(job.progress) or (None if job.steps is None else f"{job.steps:,.0f}"),
     ),
-    ("speed", lambda job: _percent(job.speed)),
+    ("speed", lambda job: "" if job.speed is None else speed_text(job.speed)),
     ("predicted", lambda job: _percent(job.predicted_speed)),
 )
 
@@ -341,7 +331,7 @@ def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
     )
 
 
-def _table(state: RunState) -> Group:
+def _table(state: _RunState) -> Group:
     """Everything on one screen."""
     tail = (
         Text(f"{job.job}: {text}")
@@ -353,7 +343,7 @@ def _table(state: RunState) -> Group:
     return Group(Text(state.headline, style="bold"), shown, *tail)
 
 
-def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
+def event_lines(before: _RunState | None, state: _RunState) -> Iterator[str]:
     """A line for each job that is in another state than before, or is not known or stalled now."""
     for n, job in enumerate(state.jobs):
         was = before.jobs[n] if before else None
@@ -368,13 +358,13 @@ def event_lines(before: RunState | None, state: RunState) -> Iterator[str]:
         yield f"{job.job} {job.state}{at}{error} ({state.headline})"
 
 
-def end_screen(state: RunState) -> Said:
+def end_screen(state: _RunState) -> Said:
     """Time and energy beside those of one job after the other, and how to go on."""
     headline = f"{state.state.upper()}: {state.headline}."
     return Said(headline=headline, lines=tuple(_end_lines(state)))
 
 
-def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
+def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
     yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
     if state.energy_j is not None:
         ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)
@@ -395,7 +385,7 @@ def _end_lines(state: RunState) -> Iterator[tuple[str, str]]:
 
 def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> str:
     if apart is None:
-        return f"{text(own)}; each alone is not known: not every job has a profile"
+        return f"{text(own)}; each alone is not known: not every job has a profile of this host"
     saved = less_or_more(1 - own / apart, 0) if apart else "nothing to compare"
     return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
 
@@ -471,12 +461,10 @@ def run(
     names, settings = _named(jobs, read_settings())
     found = [frozen(name, settings) for name in names]
     _check_ends(found)
-    works_s = read_works(work or (), names)
+    told_s = read_works(work or (), names)
     batch = [job.name for job in found if job.offered_rate is None]
     limits_s = read_works(time_limit or (), batch, "--time-limit")
     due_s = read_works(deadline or (), batch, "--deadline")
-    for name, in_s in due_s.items():
-        check_deadline(name, works_s.get(name), in_s)
     if gpu_model is not None and not dry_run:
         raise InputError(
             "--gpu-model is for --dry-run", why="a queue runs on GPUs of this host: --gpus"
@@ -486,6 +474,13 @@ def run(
         if gpu_model is not None
         else [with_units(find_gpu(name), settings) for name in gpus.split(",")]
     )
+    former_s = former_works(settings.home / "launches", found, there[0].model)
+    works_s = former_s | told_s
+    for name, in_s in due_s.items():
+        check_deadline(name, works_s.get(name), in_s)
+    if learned := [name for name in dict.fromkeys(names) if name in former_s.keys() - told_s]:
+        works = (f"{name} {duration_text(former_s[name])}" for name in learned)
+        say_lines([f"! work as in former launches: {', '.join(works)}"], err=True)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
     request = LaunchRequest(
         jobs=job_requests(names, names, min_speed or (), by_job_ms),
@@ -541,7 +536,7 @@ def run(
             return
         if not as_json:
             say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
-        state = _follow(queue, works_s, as_json=as_json)
+        state = _follow(queue, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
     raise typer.Exit(_CODES.get(state.state, JobError.exit_code))

@@ -41,10 +41,9 @@ from advisor_cli.console import (
     say,
     table_of,
 )
+from advisor_cli.launch_text import speed_text
 
-_EVERY_S = 2.0
 _SERVICE = "http://127.0.0.1:8765"
-_LOCAL_S, _FAR_S = 1.0, 10.0
 """Who has named no service does not wait for one that hangs."""
 
 _Look = Callable[[], Overview]
@@ -94,7 +93,7 @@ def _opened(
         if service:
             raise InputError("a service is asked by httpx", fix=install("client")) from error
     else:
-        wait_s = _FAR_S if service else _LOCAL_S
+        wait_s = 10.0 if service else 1.0
         client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
         if service or client.healthy():
             return client.overview, address
@@ -111,7 +110,7 @@ def _follow(look: _Look, source: str) -> None:
             screen.whole = _shown(look, source)
             live.update(screen, refresh=True)
             try:
-                while keys := pressed(_EVERY_S):
+                while keys := pressed(2.0):
                     if keys in ("q", "Q"):
                         return
                     screen.press(keys)
@@ -344,7 +343,7 @@ def _speed(launch: LaunchStatus, n: int) -> str:
         return "-"
     expected = launch.forecast and not job.joined_at and launch.forecast.jobs[n]
     said = f" ({100 * expected.rate.value / expected.solo_rate:.0f})" if expected else ""
-    return f"{100 * job.speed:.0f} %{said}"
+    return speed_text(job.speed) + said
 
 
 def _p99(job: JobStatus) -> Text:

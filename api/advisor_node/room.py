@@ -25,6 +25,7 @@ from advisor.client import ApiError, Client, ClientError, ProfilePoints
 from advisor.core.gpu import WHOLE, Gpu, Share
 from advisor.core.job import TOLERANCE, Job, ProgressSettings, Reported, Verdict, judge
 from advisor.core.records import (
+    BACKLOG,
     DOUBTFUL,
     LIMIT_BROKEN,
     SEEN,
@@ -42,6 +43,7 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
 from advisor.files import read_plain
 from advisor.formats.moments import to_exact_text
+from advisor.launch.account import CATCHING_UP_S, is_behind
 from advisor.launch.job_monitor import RECENT_S, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
 from advisor.launch.observe import observed
@@ -279,7 +281,11 @@ class TenantMeter(Generic[T]):
     def take_memory(self, memory_mib: float | None) -> bool:
         """Take note of its GPU memory; whether it has come to its bound, for the first time."""
         self.memory_mib, most_mib = memory_mib, self.tenant.share.memory_mib
+<<<<<<< HEAD
+        # Its next larger allocation fails.
+=======
         # From there on its next larger allocation fails.
+>>>>>>> seen
         met = bool(memory_mib and most_mib and memory_mib >= 0.95 * most_mib)
         new = met and not self._met_memory
         self._met_memory = self._met_memory or met
@@ -350,6 +356,7 @@ class Reference:
         rate: Steps per second.
         power_w: Of the GPU while it runs.
         idle_power_w: Of the GPU before it started.
+        offered_rate: Requests per second that arrived; None: it is no server.
         rates: Its rates at the shares that were measured, ascending by share, percent.
     """
 
@@ -357,6 +364,7 @@ class Reference:
     rate_unit: str = "steps"
     power_w: float | None = None
     idle_power_w: float | None = None
+    offered_rate: float | None = None
     rates: tuple[tuple[float, float], ...] = ()
 
     def rate_at(self, percent: float) -> float | None:
@@ -400,6 +408,7 @@ def reference_of(points: Iterable[SoloPoint]) -> Reference:
         rate_unit=whole[0].rate_unit,
         power_w=_median(point.power_w for point in whole),
         idle_power_w=_median(point.idle_power_w for point in whole),
+        offered_rate=_median(point.offered_rate for point in whole),
         rates=tuple(
             (share, median(point.rate for point in good if point.share_percent == share))
             for share in sorted({point.share_percent for point in good})
@@ -653,14 +662,17 @@ class Overlap(Generic[T]):
         before: int = 0,
     ) -> None:
         self.meters = tuple(sorted(meters, key=lambda meter: meter.tenant.uid))
-        self._gpu, self._begun_s, self._last_s = gpu, now_s, now_s
-        self._before = before
+        self._gpu, self._last_s, self._before = gpu, now_s, before
         self._started_at = to_exact_text(datetime.now(UTC))
         self._first = self._last = metered
-        self._overlap_s = 0.0
-        self._steps = [RateMeter() for _ in self.meters]
-        self._joules = RateMeter()
-        self._uncounted = False
+        self._overlap_s = self._settles_s = 0.0
+        self._first_steps = [meter.steps for meter in self.meters]
+        self._begin()
+        self._flags, self._behind = set[str](), [False] * len(self.meters)
+
+    def _begin(self) -> None:
+        """Forget what means are of."""
+        self._steps, self._joules = [RateMeter() for _ in self.meters], RateMeter()
 
     @property
     def uids(self) -> frozenset[str]:
@@ -675,9 +687,18 @@ class Overlap(Generic[T]):
         self._overlap_s += now_s - self._last_s
         self._last_s, self._last = now_s, metered
         self._first = self._first or metered
-        self._uncounted = self._uncounted or any(meter.unread for meter in self.meters)
-        if self._overlap_s < SETTLE_S:
+        self._flags |= {UNCOUNTED for meter in self.meters if meter.unread}
+        for n, (one, seen) in enumerate(zip(self.meters, self._steps, strict=True)):
+            offered_rate, silent = one.reference.offered_rate, one.steps == self._first_steps[n]
+            self._behind[n] = is_behind(
+                offered_rate, one.rate(), seen, silent=silent, again=self._behind[n]
+            )
+        if any(self._behind) and self._overlap_s < CATCHING_UP_S:
+            self._settles_s = self._overlap_s
+            self._begin()
+        if self._overlap_s - self._settles_s < SETTLE_S:
             return
+        self._flags |= {BACKLOG} if any(self._behind) else set()
         for meter, steps in zip(self.meters, self._steps, strict=True):
             steps.add(Moment(now_s), meter.steps or 0)
         if metered is not None:
@@ -715,10 +736,7 @@ class Overlap(Generic[T]):
             parts,
             [meter.reference.rate_at(meter.tenant.share.percent) for meter in self.meters],
             idle_power_w(self.meters),
-            (
-                *((LIMIT_BROKEN,) if not_proven else ()),
-                *((UNCOUNTED,) if self._uncounted else ()),
-            ),
+            (*((LIMIT_BROKEN,) if not_proven else ()), *sorted(self._flags)),
             launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
             power_w=self._joules.rate(),
             energy_j=whole and whole.whole_j(self._overlap_s),

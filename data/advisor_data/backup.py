@@ -88,24 +88,23 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
             _copy(copy, database)
 
 
-def check_database(url: str | None, home: Path) -> bool:
+def check_database(url: str | None, home: Path) -> None:
     """Look at every page of a database, as far as SQLite can tell a good one from a bad one.
 
-    False where there was no SQLite file to look at; a server has checks of its own.
+    Nothing where there is no SQLite file; a server has checks of its own.
 
     Raises:
         StoreError: it is damaged, or cannot be read.
     """
     url = url or default_url(home)
     if make_url(url).get_backend_name() != "sqlite":
-        return False
+        return
     engine, file = _sqlite_file(url, home)
     if not _has_content(file):
-        return False
+        return
     damaged = StoreError.instead_of(sqlite3.DatabaseError, f"{file} is damaged", fix=RESTORE)
     with store_errors(engine.url), _raw(engine) as database, damaged:
         _check_whole(database, file)
-    return True
 
 
 def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:

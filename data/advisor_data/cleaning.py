@@ -6,7 +6,6 @@ be in the store first, and its end in the table of launches where a service look
 
 import shutil
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,7 +82,15 @@ class Cleaner:
         if not self.root.is_dir():
             return _Cleaned(dry_run=dry_run, removed=(), kept=())
         root = open_home(self.root.parent, self.root.name)
-        ended, kept = _ended(list_folders(root))
+        ended: list[EndedLaunch] = []
+        kept: list[EndedLaunch] = []
+        for folder in list_folders(root):
+            try:
+                if launch := ended_launch(folder):
+                    ended.append(launch)
+            except OSError as error:
+                why = f"it cannot be read: {error.strerror}"
+                kept.append(EndedLaunch(launch_id=folder.launch_id, why=why))
         if not dry_run:
             # What removals that were killed have left.
             for path in half_removed(root):
@@ -114,7 +121,12 @@ class Cleaner:
                 return None
             self.store.add(missing)
             remove(folder)
-            self._note(folder.name)
+            entry = AuditEntry(
+                at=now(), who=self.who, action=ACTION, subject=folder.name, outcome="done"
+            )
+            # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
+            with suppress(StoreError):
+                self.state.audit(entry)
         except FileNotFoundError:
             # Somebody else has removed it at the same moment.
             return None
@@ -143,23 +155,3 @@ class Cleaner:
             for one in seen
             if one.point_id not in {o.point_id for o in self.store.observations(jobs=one.jobs)}
         ]
-
-    def _note(self, launch_id: str) -> None:
-        # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
-        entry = AuditEntry(at=now(), who=self.who, action=ACTION, subject=launch_id, outcome="done")
-        with suppress(StoreError):
-            self.state.audit(entry)
-
-
-def _ended(folders: Iterable[LaunchFolder]) -> tuple[list[EndedLaunch], list[EndedLaunch]]:
-    """Launches that have ended, and those of which that cannot be read."""
-    ended: list[EndedLaunch] = []
-    unknown: list[EndedLaunch] = []
-    for folder in folders:
-        try:
-            if launch := ended_launch(folder):
-                ended.append(launch)
-        except OSError as error:
-            why = f"it cannot be read: {error.strerror}"
-            unknown.append(EndedLaunch(launch_id=folder.launch_id, why=why))
-    return ended, unknown

@@ -73,8 +73,13 @@ KIND_KEY = b"advisor.kind"
 def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
     """Points of one kind as the content of a Parquet file."""
     arrow, parquet = _load("pyarrow"), _load("pyarrow.parquet")
+    fields = _fields(arrow, kind)
+    if kind in PARTS:
+        part = arrow.struct(_fields(arrow, PARTS[kind]))
+        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
     rows = [to_row(point) for point in points]
-    table = arrow.Table.from_pylist(rows, schema=_schema(arrow, kind))
+    table = arrow.Table.from_pylist(rows, schema=arrow.schema(fields, metadata=about))
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()
@@ -105,15 +110,6 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
             yield f"row {number}", row
-
-
-def _schema(arrow: Any, kind: type[Record]) -> Any:
-    fields = _fields(arrow, kind)
-    if kind in PARTS:
-        part = arrow.struct(_fields(arrow, PARTS[kind]))
-        fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
-    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
-    return arrow.schema(fields, metadata=about)
 
 
 def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
@@ -240,7 +236,14 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, list[str]())
-        _check_header(header)
+        if not header:
+            raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
+        if len(header) > 1000:
+            raise InputError(
+                f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
+            )
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(f"column {', '.join(twice)} stands twice in the header")
         with placed(f"line {reader.line_num}"):
             check_columns(header)
         for values in filter(None, reader):
@@ -250,17 +253,6 @@ def _decode_csv(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
             yield line, dict(zip(header, map(_from_cell, values), strict=True))
     except csv.Error as error:
         raise InputError(f"line {reader.line_num} is not CSV", why=str(error)) from error
-
-
-def _check_header(header: list[str]) -> None:
-    if not header:
-        raise InputError("no header", fix="begin with a line of column names: docs/schema.md")
-    if len(header) > 1000:
-        raise InputError(
-            f"{len(header):,} columns", why="no record has so many", fix="see docs/schema.md"
-        )
-    if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise InputError(f"column {', '.join(twice)} stands twice in the header")
 
 
 def _decode_jsonl(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -313,7 +305,17 @@ def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) ->
         InputError: a share that is a fraction, or a second unit of the rates of one job.
     """
     for point in points:
-        _check_shares(point)
+        # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
+        if point.mode != "mps":
+            continue
+        for part in (point,) if isinstance(point, SoloPoint) else point.parts:
+            if (share := part.share_percent) < 1:
+                beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
+                raise InputError(
+                    f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
+                    why="shares are in percent, and this looks like a part of 1",
+                    fix=f"write {100 * share:g}",
+                )
     groups = grouped(_solo(points), _key)
     units = {key: {point.rate_unit for point in group} for key, group in groups.items()}
     for row in stored:
@@ -333,7 +335,10 @@ def import_notes(points: Iterable[Record], stored: Iterable[SoloPoint]) -> list[
     `stored` are all solo points of these jobs, with those.
     """
     groups, keys = grouped(stored, _key), dict.fromkeys(map(_key, _solo(points)))
-    bundled = _bundled() if keys else frozenset[_Key]()
+    bundled = frozenset[_Key]()
+    if keys:
+        with suppress(AdvisorError):  # its files cannot be read
+            bundled = frozenset(map(_key, bundled_solo_points()))
     return [
         f"{job} on {gpu_model}: {note}"
         for job, gpu_model in keys
@@ -360,33 +365,12 @@ _STAND_INS: Mapping[str, str] = {
 """Columns that a profile can do without, and what is done then."""
 
 
-def _check_shares(point: Record) -> None:
-    # A CU mask of one unit is less than 1 %; MPS takes whole percentages.
-    if point.mode != "mps":
-        return
-    for part in (point,) if isinstance(point, SoloPoint) else point.parts:
-        if (share := part.share_percent) < 1:
-            beside = "" if isinstance(point, SoloPoint) else f" in {' + '.join(point.jobs)}"
-            raise InputError(
-                f"share_percent of {part.job}{beside} is {share:g}, less than 1 %",
-                why="shares are in percent, and this looks like a part of 1",
-                fix=f"write {100 * share:g}",
-            )
-
-
 def _key(point: SoloPoint) -> _Key:
     return point.job, point.gpu_model
 
 
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
     return (point for point in points if isinstance(point, SoloPoint))
-
-
-def _bundled() -> frozenset[_Key]:
-    """Which profiles come with advisor; none where its files cannot be read."""
-    with suppress(AdvisorError):
-        return frozenset(map(_key, bundled_solo_points()))
-    return frozenset()
 
 
 def _is_json(line: bytes) -> bool:

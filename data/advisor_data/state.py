@@ -92,7 +92,18 @@ def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> To
             f"the scopes {', '.join(scopes) or '(none)'} are not all known",
             fix=f"give one or more of {', '.join(SCOPES)}",
         )
-    end = None if expires_at is None else _moment(expires_at)
+    end = None
+    if expires_at is not None:
+        with InputError.instead_of(
+            (ValueError, OverflowError),
+            f"{expires_at!r} is not a time in UTC",
+            why="",
+            fix="write it as 2026-01-31T12:00:00+00:00",
+        ):
+            moment = datetime.fromisoformat(expires_at)
+            if moment.tzinfo is None:
+                raise ValueError(expires_at)
+            end = to_text(moment)  # moments are compared as text of one form
     in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
     token = Token(name=name, scopes=in_order, created_at=now(), expires_at=end)
     if not token.lives():
@@ -109,20 +120,6 @@ def _digest(secret: str) -> str:
 def _token(row: RowMapping) -> Token:
     fields = {name: row[name] for name in ("name", "created_at", "expires_at", "revoked_at")}
     return Token(scopes=cast("tuple[Scope, ...]", tuple(row["scopes"].split())), **fields)
-
-
-def _moment(text: str) -> str:
-    """The moment as it is compared here: as text of one form."""
-    with InputError.instead_of(
-        (ValueError, OverflowError),
-        f"{text!r} is not a time in UTC",
-        why="",
-        fix="write it as 2026-01-31T12:00:00+00:00",
-    ):
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise ValueError(text)
-        return to_text(moment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,18 +165,6 @@ def _asked_before(
             fix="send a new key with a new request",
         )
     return earlier
-
-
-def _refuse_busy(connection: Connection, row: LaunchRow) -> None:
-    same_gpu = launches.c.gpu == row.gpu
-    if row.gpu_uuid is not None:
-        same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
-    holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
-    if holder:
-        raise BusyError(
-            f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
-            fix="wait until it is over, stop it, or take another GPU",
-        )
 
 
 def _active() -> ColumnElement[bool]:
@@ -277,7 +262,15 @@ class ServiceState(OpenDatabase):
                 earlier = key and _asked_before(connection, row.asked_by, key, row.request_hash)
                 if earlier:
                     return earlier
-                _refuse_busy(connection, row)
+                same_gpu = launches.c.gpu == row.gpu
+                if row.gpu_uuid is not None:
+                    same_gpu = or_(same_gpu, launches.c.gpu_uuid == row.gpu_uuid)
+                holder = _first(connection, launches.c.host == row.host, same_gpu, _active())
+                if holder:
+                    raise BusyError(
+                        f"GPU {row.gpu} of {row.host} is held by the launch {holder.launch_id}",
+                        fix="wait until it is over, stop it, or take another GPU",
+                    )
                 if _first(connection, launches.c.launch_id == row.launch_id):
                     raise InputError(f"there is a launch {row.launch_id} already")
                 # Who held the GPU has let go since.

@@ -95,7 +95,7 @@ class WorkedOut(QueueRun):
         jobs = [Job(name=name, command=("true",)) for name in works_s]
         file = QueueFile(Path("never written"))
         super().__init__(jobs, cards, file, read_settings(), works_s=told_s)
-        self.works_s, self.left_s = works_s, dict(works_s)
+        self.all_s, self.left_s = works_s, dict(works_s)
         self.on = dict[str, SeenLaunch]()
 
     def look(self) -> QueueLook:
@@ -120,8 +120,10 @@ class WorkedOut(QueueRun):
             stop_asked=False,
         )
 
-    def _join(self, card: QueueCard, launch: SeenLaunch, name: str, share_percent: float) -> None:
-        more = going(self._jobs[name], share_percent, is_low=False)
+    def _join(
+        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+    ) -> None:
+        more = going(self._jobs[name], *seat)
         self.on[launch.gpu] = dataclasses.replace(launch, jobs=(*launch.jobs, more))
 
     def go(self, idle_w: float) -> tuple[float, float]:
@@ -144,7 +146,7 @@ class WorkedOut(QueueRun):
             self.left_s = {name: left_s for name, left_s in left.items() if left_s > 1e-6}
             for gpu, launch in self.on.items():
                 jobs = [job for job in launch.jobs if job.status.job in self.left_s]
-                done = (self.works_s[job.status.job] - self.left_s[job.status.job] for job in jobs)
+                done = (self.all_s[job.status.job] - self.left_s[job.status.job] for job in jobs)
                 at = [
                     dataclasses.replace(j.status, steps=s) for j, s in zip(jobs, done, strict=True)
                 ]

@@ -349,23 +349,21 @@ class Forest:
         counts = tuple(map(len, inputs))
         values = np.concatenate([rows.ravel() for rows in inputs], dtype=np.float64)
         answers = self._walk(values, *self._starts(counts))
-        means: list[list[float]] = []
-        end = 0
-        for count, trees in zip(counts, self._heads, strict=True):
-            begin, end = end, end + count * trees.count
-            means.append(answers[begin:end].reshape(count, trees.count).mean(axis=1).tolist())
-        return means
+        ends = np.cumsum([n * trees.count for n, trees in zip(counts, self._heads, strict=True)])
+        return [
+            of_head.reshape(-1, trees.count).mean(axis=1).tolist()
+            for of_head, trees in zip(np.split(answers, ends[:-1]), self._heads, strict=True)
+        ]
 
     def _at_the_roots(self, counts: Sequence[int]) -> tuple[_Places, _Places]:
         """Of each row and each root: the node, and where the row's values begin."""
-        nodes: list[_Places] = []
-        starts: list[_Places] = []
-        begin = 0
-        for count, trees, roots in zip(counts, self._heads, self._roots, strict=True):
-            nodes.append(np.tile(roots, count))
-            starts.append(begin + np.repeat(np.arange(count) * trees.columns, trees.count))
-            begin += count * trees.columns
-        return np.concatenate(nodes), np.concatenate(starts)
+        heads = zip(counts, self._heads, strict=True)
+        begins = itertools.accumulate((n * trees.columns for n, trees in heads), initial=0)
+        starts = [
+            begin + np.repeat(np.arange(count) * trees.columns, trees.count)
+            for begin, count, trees in zip(begins, counts, self._heads, strict=False)
+        ]
+        return np.concatenate([*map(np.tile, self._roots, counts)]), np.concatenate(starts)
 
     def _walk(self, values: Floats, node: _Places, row: _Places) -> Floats:
         """The answer of each tree that begins at a node, for the row that begins at a value."""

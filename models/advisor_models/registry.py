@@ -207,11 +207,20 @@ NEGLIGIBLE_PERCENT = 1.0
 """A measured rate repeats no better, so a smaller error is none."""
 
 
-def write_parsed(folder: Path, manifest: object, parsed: Callable[[Path, bytes], object]) -> None:
-    """Write a manifest of any kind, which raises where it could not be read back."""
+def write_parsed(
+    folder: Path,
+    files: Mapping[str, bytes],
+    manifest: object,
+    parsed: Callable[[Path, bytes], object],
+) -> None:
+    """Write files, and their manifest of any kind, which raises where it could not be read back.
+
+    The manifest comes last, so that files half written are no model.
+    """
     text = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
     parsed(folder / MANIFEST, text)
-    replace_file(folder / MANIFEST, text, PUBLIC_FILE)
+    for name, data in {**files, MANIFEST: text}.items():
+        replace_file(folder / name, data, PUBLIC_FILE)
 
 
 def sha256(data: bytes) -> str:
@@ -302,7 +311,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         ModelError: it could not be read back: a number is not finite, a hash is no hash.
         OSError: it cannot be written.
     """
-    write_parsed(folder, manifest, _parsed)
+    write_parsed(folder, {}, manifest, _parsed)
 
 
 def trees_file(head: str) -> str:
@@ -335,15 +344,11 @@ def hashes(contents: Mapping[str, bytes]) -> dict[str, str]:
 def write_artefact(folder: Path, artefact: Artefact) -> None:
     """Write a model into a folder that is there; other files in it stay.
 
-    The manifest comes last, so that files half written are no model.
-
     Raises:
         ModelError: the manifest could not be read back.
         OSError: it cannot be written.
     """
-    for name, data in artefact.files.items():
-        replace_file(folder / name, data, PUBLIC_FILE)
-    write_manifest(folder, artefact.manifest)
+    write_parsed(folder, artefact.files, artefact.manifest, _parsed)
 
 
 def check_version(version: str) -> str:
@@ -486,11 +491,6 @@ def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
     return found
 
 
-def _whole(data: bytes) -> int:
-    """Length of the lines that have their end."""
-    return data.rfind(b"\n") + 1
-
-
 BUNDLED = Path(__file__).parent / "bundled"
 """The model that comes with the package."""
 
@@ -531,7 +531,9 @@ class Registry:
         with ModelError.instead_of(OSError, f"{path} cannot be read"):
             data = path.read_bytes() if path.exists() else b""
         found: list[ChampionChange] = []
-        for number, line in enumerate(data[: _whole(data)].splitlines(), start=1):
+        # The last line may have lost its end with a killed process.
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
             with ModelError.instead_of(
                 ValueError,
                 f"{path}, line {number} is not a change of the champion",
@@ -713,7 +715,7 @@ class Registry:
         line = write(change).encode() + b"\n"
         with (self._folder / "history.jsonl").open("ab+") as file:
             file.seek(0)
-            end = _whole(file.read())
+            end = file.read().rfind(b"\n") + 1
             # What a killed process left of its line.
             file.truncate(end)
             with undone_by(lambda: file.truncate(end)):

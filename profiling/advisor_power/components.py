@@ -149,9 +149,8 @@ def non_negative_least_squares(
     columns = matrix.shape[1]
     free = np.zeros(columns, dtype=bool) if begin is None else begin.copy()
     found = _inside(matrix, values, np.zeros_like(sizes), free)
-    start = matrix.T @ values
     # With a smaller gradient no coefficient is worth moving.
-    least = 1e-9 * max(float(np.abs(start).max(initial=0.0)), 1e-300)
+    least = 1e-9 * max(float(np.abs(matrix.T @ values).max(initial=0.0)), 1e-300)
     for _ in range(3 * columns):
         gradient = np.where(free, -np.inf, matrix.T @ (values - matrix @ found))
         if gradient.max(initial=-np.inf) <= least:
@@ -215,10 +214,6 @@ class ComponentWeights:
     terms: Floats
     counters: dict[str, float]
     jobs: tuple[str, ...]
-
-    def watts(self, activity: Activity) -> float:
-        """Power that is expected of the activity."""
-        return float(activity.terms(self.highest_clock_mhz) @ self.values)
 
     def outside(self, activity: Activity) -> tuple[str, ...]:
         """What is unlike any mixture of the windows that it was fitted to; empty: nothing.
@@ -550,9 +545,14 @@ def components_by_split(
     """
     windows = tuple(known.windows(profile.job) for profile in known.profiles)
     predicted = (option.prediction for option in given.options)
+    mine = [p for p in points if p.jobs == known.pair_names and p.gpu_model == known.gpu_model]
+    flagged = with_pair_flags(mine, with_solo_flags(known.solos))
+    right = [p for p in flagged if DOUBTFUL.isdisjoint(p.flags) and (p.power_w or 0) > 0]
+    # In turns of the driver the jobs are not on the GPU at once.
+    together = sorted((p for p in right if p.mode != "time-sliced"), key=lambda p: p.started_at)
     splits = {
         **{p.split: _predicted(known, windows, p) for p in predicted if _is_at_once(p)},
-        **dict(_measured(known, windows, _trusted(known, points))),
+        **dict(_measured(known, windows, together)),
     }
     in_order = sorted(splits, key=lambda split: (not split.is_limited, split))
     return ComponentsOfPair(
@@ -582,16 +582,6 @@ def components_at(known: KnownPower, prediction: Prediction) -> SplitParts:
 
 def _is_at_once(prediction: Prediction) -> bool:
     return prediction.split.sharing in ("limited", "uncapped")
-
-
-def _trusted(known: KnownPower, points: Iterable[PairPoint]) -> list[PairPoint]:
-    """Windows of these jobs together that passed every cross-check, the newest last."""
-    mine = [p for p in points if p.jobs == known.pair_names and p.gpu_model == known.gpu_model]
-    flagged = with_pair_flags(mine, with_solo_flags(known.solos))
-    right = [p for p in flagged if DOUBTFUL.isdisjoint(p.flags) and (p.power_w or 0) > 0]
-    # In turns of the driver the jobs are not on the GPU at once.
-    together = [p for p in right if p.mode != "time-sliced"]
-    return sorted(together, key=lambda p: p.started_at)
 
 
 def _predicted(
@@ -642,8 +632,22 @@ def _split_parts(
     memory_power_w: float | None = None,
 ) -> SplitParts:
     loss_mhz = known.weights.highest_clock_mhz - together.clock_mhz
-    unlike = any(known.weights.outside(activity) for activity in alone)
-    why_unknown = _why_unknown(known, power_w, loss_mhz, basis, unlike=unlike)
+    # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
+    # off by less than 120 MHz, in measured pairs that the weights had not seen
+    # (docs/measurements/components.md).
+    least_mhz = 15.0 if basis == "measured" else 120.0
+    unknown = "it is unknown who lowers the clock"
+    reasons = {
+        f"{unknown}: the power limit is not known": known.power_limit_w is None,
+        "the power limit is not reached, so it lowers no clock": not _is_at_limit(known, power_w),
+        f"the power limit is near, and {unknown}: it falls too little to tell": (
+            loss_mhz < least_mhz
+        ),
+        f"{unknown}: the weights were fitted to nothing like these jobs": any(
+            known.weights.outside(activity) for activity in alone
+        ),
+    }
+    why_unknown = next((why for why, is_so in reasons.items() if is_so), "")
     of_jobs = None if why_unknown else causes(known.weights, alone)
     causes_mhz = of_jobs and tuple(part.times(loss_mhz) for part in of_jobs)
     shown = zip([profile.job for profile in known.profiles], causes_mhz or (), strict=False)
@@ -665,26 +669,6 @@ def _split_parts(
         else f"at {split} the power limit is reached and the clock falls by {loss_mhz:.0f} MHz, "
         f"of which {told}",
     )
-
-
-def _why_unknown(
-    known: KnownPower, power_w: float, loss_mhz: float, basis: Basis, *, unlike: bool
-) -> str:
-    """Why it is not said who lowers the clock; empty: it can be said."""
-    # Clocks of the SMs are multiples of 15 MHz. Four of five estimated ones at the power limit are
-    # off by less than 120 MHz, in measured pairs that the weights had not seen
-    # (docs/measurements/components.md).
-    least_mhz = 15.0 if basis == "measured" else 120.0
-    unknown = "it is unknown who lowers the clock"
-    reasons = {
-        f"{unknown}: the power limit is not known": known.power_limit_w is None,
-        "the power limit is not reached, so it lowers no clock": not _is_at_limit(known, power_w),
-        f"the power limit is near, and {unknown}: it falls too little to tell": (
-            loss_mhz < least_mhz
-        ),
-        f"{unknown}: the weights were fitted to nothing like these jobs": unlike,
-    }
-    return next((why for why, is_so in reasons.items() if is_so), "")
 
 
 def _is_at_limit(known: KnownPower, power_w: float) -> bool:

@@ -93,10 +93,12 @@ def started(
     Raises:
         JobError: it cannot be started, failed, or was not ready in time.
         LimitNotProvenError: the limit is not in force.
+        WireError: it says something else than that it is ready.
     """
     job = AnsweringJob(name, workload)
     with undone_by(job.close):
-        ready = job.ready(kind)
+        said = job.answer(START_S, "was not ready")["ready"]
+        ready = read(kind, write(said), name="what the workload says", tolerant=True)
         if workload.units is not None and ready.units != workload.units:
             raise LimitNotProvenError(
                 f"the operation sees {ready.units} SMs, and should have {workload.units}",
@@ -135,16 +137,6 @@ class AnsweringJob:
         self._unread = b""
         self._job = prove(job, Share(percent), backend, base, folder).start()
         self.output, self.count, self.check = self._job.output, self._job.count, self._job.check
-
-    def ready(self, kind: type[ReadyT]) -> ReadyT:
-        """What it says of itself when it is ready for commands.
-
-        Raises:
-            JobError: it failed, or was not ready in time.
-            WireError: it says something else.
-        """
-        said = self.answer(START_S, "was not ready")["ready"]
-        return read(kind, write(said), name="what the workload says", tolerant=True)
 
     def ask(self, command: Mapping[str, Any]) -> None:
         """Send a command; its answer is the next one."""

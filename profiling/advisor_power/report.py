@@ -90,11 +90,25 @@ def write_page(
     unknown: Sequence[str] = (),
 ) -> tuple[Path, ...]:
     """Write the page into a folder; `unknown` says why the parts of some jobs are not known."""
+    rows = [
+        (
+            _name_of(one),
+            one.gpu_model,
+            f"{one.execution_ms:.4g}",
+            str(one.launches),
+            _within(one.sse_power_w, "{:.1f}"),
+            _within(one.ssp_power_w, "{:.1f}"),
+            _within(one.launch_energy_j, "{:.4g}"),
+            _differ(one) or "-",
+            f"{one.golden_runs} of {one.runs}",
+        )
+        for one in kernels
+    ]
     page = to_html(
         "power.html",
         limits=LIMITS,
         figures=_overview(kernels),
-        kernels=_kernel_table(kernels),
+        kernels=TextTable("Measured kernels", _KERNEL, rows),
         unknown=unknown,
         sections=sections,
     )
@@ -294,24 +308,6 @@ def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iter
             for length in sorted({one.kernel_s for one in errors})
         ],
     )
-
-
-def _kernel_table(reports: Sequence[KernelReport]) -> TextTable:
-    rows = [
-        (
-            _name_of(one),
-            one.gpu_model,
-            f"{one.execution_ms:.4g}",
-            str(one.launches),
-            _within(one.sse_power_w, "{:.1f}"),
-            _within(one.ssp_power_w, "{:.1f}"),
-            _within(one.launch_energy_j, "{:.4g}"),
-            _differ(one) or "-",
-            f"{one.golden_runs} of {one.runs}",
-        )
-        for one in reports
-    ]
-    return TextTable("Measured kernels", _KERNEL, rows)
 
 
 def _name_of(one: KernelReport) -> str:

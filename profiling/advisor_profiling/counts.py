@@ -146,7 +146,20 @@ def check_counts(
     begun_s, gpu = time.monotonic(), place.backend.gpu
     file = str(place.folder / "reference.json")
     reference = _reference(_script(python, "--write", file), place)
-    kept = _still_known(kept, reference, gpu)
+    still = kept is not None and continues(kept, gpu, reference.libraries)
+    if kept is None or not still or kept.operations != reference.operations:
+        kept = CheckedCounts(
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            units_total=reference.units,
+            driver=gpu.driver or "",
+            libraries=reference.libraries,
+            checked=(),
+            wrong={},
+            operations=reference.operations,
+            checked_at="",
+            seconds=0,
+        )
     check, before_s = _with(kept, reference, kept.seconds), kept.seconds
     not_known = dict[int, str]()
     keep(check)
@@ -164,25 +177,6 @@ def check_counts(
             wrong, fault = check.wrong.get(units, ()), not_known.get(units, "")
             report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
     return CheckOutcome(check, not_known, reference.skipped)
-
-
-def _still_known(kept: CheckedCounts | None, reference: _ScriptResult, gpu: Gpu) -> CheckedCounts:
-    """The earlier check where it still holds; else one without a count."""
-    same = kept is not None and continues(kept, gpu, reference.libraries)
-    if kept is not None and same and kept.operations == reference.operations:
-        return kept
-    return CheckedCounts(
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=reference.units,
-        driver=gpu.driver or "",
-        libraries=reference.libraries,
-        checked=(),
-        wrong={},
-        operations=reference.operations,
-        checked_at="",
-        seconds=0,
-    )
 
 
 def _script(python: str, *options: str) -> Job:
@@ -260,8 +254,13 @@ def _computed(
         while waiting or running:
             if waiting and len(running) < at_once:
                 units = waiting.popleft()
+                # A second try must not find the output of the first.
+                own = place.folder / f"{units}-{time.monotonic_ns()}"
                 try:
-                    running[units] = _start(job, units, place), time.monotonic()
+                    share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
+                    own.mkdir(parents=True)
+                    proven = prove(job, share, place.backend, place.base, own)
+                    running[units] = proven.start(), time.monotonic()
                 except AdvisorError as error:
                     place.backend.check_alive()
                     yield units, str(error)
@@ -275,14 +274,6 @@ def _computed(
         with ExitStack() as stops:
             for process, _ in running.values():
                 stops.callback(process.stop)
-
-
-def _start(job: Job, units: int, place: CheckedGpu) -> RunningJob:
-    share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
-    # A second try must not find the output of the first.
-    own = place.folder / f"{units}-{time.monotonic_ns()}"
-    own.mkdir(parents=True)
-    return prove(job, share, place.backend, place.base, own).start()
 
 
 def _answer(

@@ -344,7 +344,29 @@ def on_ray(secrets: Mapping[str, str]) -> Generator[Submit]:
     Raises:
         InputError: there is no such cluster, or Ray cannot be loaded.
     """
-    ray = _connected()
+    address = os.environ.get("RAY_ADDRESS", "")
+    try:
+        host, _, port = address.rpartition(":")
+        # Ray itself tries for minutes where nothing listens.
+        if "://" not in address and port.isdecimal():
+            socket.create_connection((host, int(port)), _CONNECT_S).close()
+        ray: Any = importlib.import_module("ray")
+        ray.init(
+            address="auto", log_to_driver=False, logging_level=logging.ERROR,
+            ignore_reinit_error=True,
+        )  # fmt: skip
+    except OSError as error:  # Ray's ConnectionError is one, too
+        raise InputError(
+            "there is no Ray cluster here",
+            why=f"RAY_ADDRESS is {address!r}: {str(error).splitlines()[0]}",
+            fix="set RAY_ADDRESS=HOST:6379, or start one: ray start --head",
+        ) from error
+    except KeyError as error:
+        raise InputError(
+            f"ray cannot be loaded: {error}",
+            why="it loads the package amdsmi, which does not find its library libamd_smi.so",
+            fix="pip uninstall amdsmi, or install amd-smi-lib",
+        ) from error
     tasks: dict[Any, str] = {}
 
     def ready(timeout_s: float) -> list[Any]:
@@ -375,34 +397,6 @@ def on_ray(secrets: Mapping[str, str]) -> Generator[Submit]:
 
     with undone_by(stop):
         yield submit
-
-
-def _connected() -> Any:
-    """Ray, connected to its cluster."""
-    address = os.environ.get("RAY_ADDRESS", "")
-    try:
-        host, _, port = address.rpartition(":")
-        # Ray itself tries for minutes where nothing listens.
-        if "://" not in address and port.isdecimal():
-            socket.create_connection((host, int(port)), _CONNECT_S).close()
-        ray: Any = importlib.import_module("ray")
-        ray.init(
-            address="auto", log_to_driver=False, logging_level=logging.ERROR,
-            ignore_reinit_error=True,
-        )  # fmt: skip
-    except OSError as error:  # Ray's ConnectionError is one, too
-        raise InputError(
-            "there is no Ray cluster here",
-            why=f"RAY_ADDRESS is {address!r}: {str(error).splitlines()[0]}",
-            fix="set RAY_ADDRESS=HOST:6379, or start one: ray start --head",
-        ) from error
-    except KeyError as error:
-        raise InputError(
-            f"ray cannot be loaded: {error}",
-            why="it loads the package amdsmi, which does not find its library libamd_smi.so",
-            fix="pip uninstall amdsmi, or install amd-smi-lib",
-        ) from error
-    return ray
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,69 +71,70 @@ _SILENT_S = 10.0
 
 
 class PhaseLock:
-    """Two lock files that all advisors of a host share; a killed one lets go by itself.
+    """Two lock files for each physical core that this process may use now.
 
-    Without a folder there is nothing to keep apart, as in a replay.
+    All advisors of a host share them; a killed one lets go by itself. Those of which each has cores
+    of its own wait for nobody. Without a folder there is nothing to keep apart, as in a replay.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+        self._folder, self._cores = folder, [min(group) for group in physical_cores()]
 
     @contextmanager
     def starting(self) -> Generator[None]:
         """While jobs start: open windows end first, and no new one opens."""
-        with self._files() as files:
-            if files:
-                starts, windows = files
-                fcntl.flock(starts, fcntl.LOCK_SH)
-                _wait_until_free(windows, "measures")
+        with self._files("starting") as starts, self._files("measuring") as windows:
+            _lock(starts, fcntl.LOCK_SH)
+            _wait_until_free(windows, "measures")
             yield
 
     @contextmanager
     def measuring(self) -> Generator[None]:
         """While windows are measured: no job starts on the GPU; waits for those that do."""
-        with self._files() as files:
-            while files:
-                starts, windows = files
+        with self._files("starting") as starts, self._files("measuring") as windows:
+            while True:
                 _wait_until_free(starts, "starts jobs or measures power")
-                fcntl.flock(windows, fcntl.LOCK_SH)
+                _lock(windows, fcntl.LOCK_SH)
                 # A start may have come between the two: it waits for us, so we give way.
-                if _free(starts):
+                if _are_free(starts):
                     break
-                fcntl.flock(windows, fcntl.LOCK_UN)
+                _lock(windows, fcntl.LOCK_UN)
             yield
 
     @contextmanager
-    def _files(self) -> Generator[tuple[IO[str], IO[str]] | None]:
-        if self._folder is None:
-            yield None
-            return
-        with (
-            open_lock(self._folder, "starting.lock") as starts,
-            open_lock(self._folder, "measuring.lock") as windows,
-        ):
-            yield starts, windows
+    def _files(self, phase: str) -> Generator[list[IO[str]]]:
+        with ExitStack() as stack:
+            names = [f"{phase}-{core}.lock" for core in self._cores]
+            folder = self._folder
+            yield [stack.enter_context(open_lock(folder, name)) for name in names if folder]
 
 
-def _wait_until_free(file: IO[str], doing: str) -> None:
+def _lock(files: Iterable[IO[str]], how: int) -> None:
+    for file in files:
+        fcntl.flock(file, how)
+
+
+def _wait_until_free(files: Sequence[IO[str]], doing: str) -> None:
     tell_at_s = time.monotonic() + _SILENT_S
-    while not _free(file):
+    while not _are_free(files):
         time.sleep(0.02)
         if time.monotonic() > tell_at_s:
             tell_at_s = float("inf")
-            pids = ", ".join(map(str, holders(file)))
+            pids = ", ".join(map(str, sorted({pid for file in files for pid in holders(file)})))
             logging.getLogger(__name__).warning(
-                "waiting for %s, which %s on another GPU of this host: one disturbs the other",
+                "waiting for %s, which %s on cores that this one uses, too: one disturbs the other",
                 f"process {pids}" if pids else "a process",
                 doing,
             )
 
 
-def _free(file: IO[str]) -> bool:
-    """Whether the file is unlocked; takes the lock and lets it go."""
-    if free := try_lock(file):
+def _are_free(files: Iterable[IO[str]]) -> bool:
+    """Whether no file is locked; takes the locks and lets them go."""
+    for file in files:
+        if not try_lock(file):
+            return False
         fcntl.flock(file, fcntl.LOCK_UN)
-    return free
+    return True
 
 
 class LiveProcess:
@@ -281,7 +282,7 @@ def worker_backend(settings: Settings, gpu_name: str, units: int | None) -> Gene
 
     It counts as a start on this host until it is closed: what runs beside such a worker (a poller
     that never rests, processes that fill matrices) takes cores and the driver's locks as jobs that
-    start do. So windows on other GPUs of the host wait for it, and other workers do not.
+    start do. So windows on the same cores wait for it, and other workers do not.
     """
     with (
         live_backend(settings, gpu_name, "mps" if units else "uncapped") as backend,
@@ -469,11 +470,27 @@ class Recordings:
         self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
-            self._add_solo(point)
+            job_at_share = point.job, point.share_percent
+            found = self._windows[(job_at_share,)]
+            if not found or found[0].point.mode == point.mode:
+                found.append(_Recording(point, (part_alone(point),)))
+            self._units.setdefault(job_at_share, point.units_granted)
+            self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
         shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
-        for pair in _most_complete_first(shown):
-            self._add_pair(pair)
+        shown.sort(key=lambda p: p.started_at, reverse=True)
+        # All splits of a pair come from one run on one card where one has them all; groups of
+        # equally many splits stay in the order of their newest windows.
+        by_run = grouped(shown, lambda point: (point.jobs, point.run, point.gpu_uuid)).values()
+        most_first = sorted(
+            by_run, key=lambda of: len({(p.mode, *p.shares_percent) for p in of}), reverse=True
+        )
+        for pair in itertools.chain.from_iterable(most_first):
+            if all(part.rate is not None for part in pair.parts):
+                parts = tuple(sorted(pair.parts, key=_seat))
+                self._windows[tuple(map(_seat, parts))].append(_Recording(pair, parts))
+                for part in pair.parts:
+                    self._units.setdefault(_seat(part), part.units)
         self._mps = mode == "mps"
 
     def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
@@ -495,38 +512,9 @@ class Recordings:
             )
         return Granted(self._units[job, share.percent], mps=self._mps)
 
-    def _add_solo(self, point: SoloPoint) -> None:
-        job_at_share = point.job, point.share_percent
-        found = self._windows[(job_at_share,)]
-        if not found or found[0].point.mode == point.mode:
-            found.append(_Recording(point, (part_alone(point),)))
-        self._units.setdefault(job_at_share, point.units_granted)
-        self.jobs.setdefault(point.job, _job(point))
-
-    def _add_pair(self, point: PairPoint) -> None:
-        if any(part.rate is None for part in point.parts):
-            return
-        parts = tuple(sorted(point.parts, key=_seat))
-        self._windows[tuple(map(_seat, parts))].append(_Recording(point, parts))
-        for part in point.parts:
-            self._units.setdefault(_seat(part), part.units)
-
 
 def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
-
-
-def _most_complete_first(pairs: Sequence[PairPoint]) -> list[PairPoint]:
-    """All splits of a pair come from one run on one card where one has them all."""
-    newest = sorted(pairs, key=lambda p: p.started_at, reverse=True)
-    groups = grouped(newest, lambda point: (point.jobs, point.run, point.gpu_uuid))
-    # Groups of equally many splits stay in the order of their newest windows.
-    ordered = sorted(
-        groups.values(),
-        key=lambda run: len({(p.mode, *p.shares_percent) for p in run}),
-        reverse=True,
-    )
-    return [point for group in ordered for point in group]
 
 
 def _job(point: SoloPoint) -> Job:
@@ -654,7 +642,9 @@ class ReplayProcess:
         if self._part is None:
             return self._answered
         p50_ms, p99_ms = self._part.latency_p50_ms, self._part.latency_p99_ms
-        return _added(self._answered, _answered(p50_ms, p99_ms, self._playing_s))
+        playing = _answered(p50_ms, p99_ms, self._playing_s)
+        # That of no requests is empty.
+        return tuple(map(sum, itertools.zip_longest(self._answered, playing, fillvalue=0)))
 
     def cpu_s(self) -> float | None:
         """The recorded percent of a core over the time it has played, s; None without."""
@@ -841,11 +831,6 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
     histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
     histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
     return tuple(histogram)
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Two histograms; that of no requests is empty."""
-    return tuple(map(sum, zip(one, other, strict=True))) if one and other else one or other
 
 
 WarmProcess = LiveProcess | ReplayProcess

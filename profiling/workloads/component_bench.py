@@ -108,16 +108,6 @@ def shared(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def _tensor_bf16(cuda: Any, batch: int, size: int) -> Kernel:
-    """Products of 16 x 16 by 16 x 8, added and taken away in turns."""
-    return _tensor(cuda, "tensor_bf16", batch, size, torch.bfloat16, 16)
-
-
-def tensor_fp8(cuda: Any, batch: int, size: int) -> Kernel:
-    """Products of 16 x 32 by 32 x 8, added and taken away in turns."""
-    return _tensor(cuda, "tensor_fp8", batch, size, torch.float8_e4m3fn, 32)
-
-
 def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
     """Fills an array of `size` MiB."""
     out = torch.zeros(size * 2**18, dtype=torch.int32)
@@ -131,7 +121,9 @@ def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
 
 KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
     "idle": idle, "spin": spin, "fp32": fp32, "integer": integer, "shared": shared,
-    "tensor-bf16": _tensor_bf16, "tensor-fp8": tensor_fp8, "hbm-write": _hbm_write,
+    "hbm-write": _hbm_write,
+    "tensor-bf16": lambda *sizes: _tensor(*sizes, "tensor_bf16", torch.bfloat16, 16),
+    "tensor-fp8": lambda *sizes: _tensor(*sizes, "tensor_fp8", torch.float8_e4m3fn, 32),
     # `size` copies of an array that stays in the L2, and one of `size` MiB.
     "l2-copy": lambda cuda, batch, size: _copy(cuda, batch, L2_MIB, size),
     "hbm-copy": lambda cuda, batch, size: _copy(cuda, batch, size, 1),
@@ -149,7 +141,8 @@ def _build(args: argparse.Namespace) -> harness.Work:
     return work(kernel, args, args.inner, TOLERANCE.get(args.name, 0.0))
 
 
-def _tensor(cuda: Any, name: str, batch: int, size: int, dtype: torch.dtype, depth: int) -> Kernel:
+def _tensor(cuda: Any, batch: int, size: int, name: str, dtype: torch.dtype, depth: int) -> Kernel:
+    """Products of 16 x `depth` by `depth` x 8, added and taken away in turns."""
     a, b = torch.randn(batch, 16, depth).to(dtype), torch.randn(batch, 8, depth).to(dtype)
     out, kernel = torch.empty(batch, 16, 8), cuda.get_function(name)
     return Kernel(

@@ -31,14 +31,12 @@ class _TransformerBlock(nn.Module):
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = (
             self.modulation(functional.silu(condition)).unsqueeze(1).chunk(6, dim=-1)
         )
-        x = x + gate_a * self._attention(self.norm(x) * (1 + scale_a) + shift_a)
+        asked = self.qkv(self.norm(x) * (1 + scale_a) + shift_a)
+        q, k, v = asked.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v)
+        x = x + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
         hidden = self.up(self.norm(x) * (1 + scale_m) + shift_m)
         return x + gate_m * self.down(functional.gelu(hidden, approximate="tanh"))
-
-    def _attention(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v)
-        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class _Dit(nn.Module):
@@ -61,10 +59,8 @@ class _Dit(nn.Module):
         tokens = self.patches(x).flatten(2).transpose(1, 2) + self.positions
         for block in self.blocks:
             tokens = block(tokens, condition)
-        return self._image(self.head(self.norm(tokens)))
-
-    def _image(self, tokens: torch.Tensor) -> torch.Tensor:
-        pieces = tokens.unflatten(1, (self.grid, self.grid)).unflatten(-1, (PATCH, PATCH, CHANNELS))
+        patches = self.head(self.norm(tokens)).unflatten(1, (self.grid, self.grid))
+        pieces = patches.unflatten(-1, (PATCH, PATCH, CHANNELS))
         return pieces.permute(0, 5, 1, 3, 2, 4).flatten(4).flatten(2, 3)
 
 

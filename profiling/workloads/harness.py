@@ -98,7 +98,7 @@ def _checksum(result: Any) -> float:
         for piece in tensor.detach().reshape(-1).split(2**22):
             if not piece.numel():
                 continue
-            values = _real(piece).double()
+            values = (torch.view_as_real(piece) if piece.is_complex() else piece).double().ravel()
             squares += float((values * values).sum())
             projection += float((values * _signs(values, count)).sum())
             count += values.numel()
@@ -128,10 +128,6 @@ def without_dropout(network: Any) -> Iterator[None]:
     finally:
         for module, chance in zip(dropped, before, strict=True):
             module.p = chance
-
-
-def _real(piece: Any) -> Any:
-    return torch.view_as_real(piece).reshape(-1) if piece.is_complex() else piece
 
 
 def _signs(values: Any, first: int) -> Any:

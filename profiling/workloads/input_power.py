@@ -41,11 +41,7 @@ LEAST = 1e-300
 
 
 def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
-    """What the output is.
-
-    Before `c` was computed there was 2
-    in its place, and 1 before `first` was.
-    """
+    """What the output is; before `c` was computed 2 was in its place, and 1 before `first` was."""
     last = a.shape[0] - 1
     rows = sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
     some, others = _double(_picked(a, rows)), _double(b)
@@ -148,7 +144,9 @@ class Player:
     def load(self, command: dict[str, Any]) -> dict[str, Any]:
         """Take matrices, compute once, check that, and begin the loop."""
         self.stop()
-        a, b = self._matrices(command)
+        m, n, k = command["shape"]
+        a = matrix(command["a"], command["dtype"], (m, k)).to(self._device)
+        b = matrix(command["b"], command["dtype"], (n, k)).to(self._device).t()
         launch, c = product(command["dtype"], a, b)
         for value in (1, 2):  # what no launch writes differs
             c.fill_(value)
@@ -195,13 +193,6 @@ class Player:
             return bool((torch.ones(2, device="cuda") + 1).sum().item() == 4)
         except RuntimeError:
             return False
-
-    def _matrices(self, command: dict[str, Any]) -> tuple[Any, Any]:
-        m, n, k = command["shape"]
-        a = matrix(command["a"], command["dtype"], (m, k)).to(self._device)
-        if command["b"] is None:
-            return a, None
-        return a, matrix(command["b"], command["dtype"], (n, k)).to(self._device).t()
 
     def _seconds(self, launch: Callable[[], object]) -> float:
         """One launch, median of some; the first ones raise the clock."""

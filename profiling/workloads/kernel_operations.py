@@ -221,7 +221,11 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
         return [make_one(args, torch_type(args.dtype))]
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)
-    sets = _sets(size_bytes) if args.rotate else 1
+    sets = 1
+    if args.rotate:
+        # Rotating inputs are four times as large as the cache of the GPU.
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = max(2, -(-4 * cache // size_bytes))
     return [first, *(make(args)[0] for _ in range(sets - 1))]
 
 
@@ -257,9 +261,3 @@ def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
 
 def _bytes(*tensors: Any) -> int:
     return sum(tensor.nbytes for tensor in tensors)
-
-
-def _sets(size_bytes: int) -> int:
-    cache = torch.cuda.get_device_properties(0).L2_cache_size
-    # Rotating inputs are four times as large as the cache of the GPU.
-    return max(2, -(-4 * cache // size_bytes))

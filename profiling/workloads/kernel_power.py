@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from harness import torch
 from kernel_operations import (
@@ -40,18 +40,6 @@ SHORTEST_S = 100e-6
 
 TIMED, WARM_UP = 5, 3
 PING_PONGS = 20
-
-
-class Player(Protocol):
-    """Runs on a GPU what a command asks for."""
-
-    def ready(self) -> dict[str, Any]:
-        """The first answer."""
-        ...
-
-    def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
-        """Times of a run: after a gap, and the operation before for so long."""
-        ...
 
 
 class _Operation:
@@ -116,7 +104,10 @@ class _GpuPlayer:
         }
 
     def run(self, executions: int, gap_s: float, lead_s: float) -> dict[str, Any]:
-        """Times of the GPU are since an event at the begin of the run, s."""
+        """Times of a run: after a gap, and the operation before for so long.
+
+        Times of the GPU are since an event at the begin of the run, s.
+        """
         anchor = _recorded()
         anchor.synchronize()
         ping_pongs = [_ping_pong(anchor) for _ in range(PING_PONGS)]
@@ -140,7 +131,7 @@ class _GpuPlayer:
         }
 
 
-def serve(player: Player, commands: Iterable[str], answers: TextIO) -> None:
+def serve(player: _GpuPlayer, commands: Iterable[str], answers: TextIO) -> None:
     """Answer each command until there are no more."""
     say(answers, {"ready": player.ready()})
     for line in commands:
@@ -217,7 +208,7 @@ def captured(
 ) -> tuple[bool, list[Callable[[], object]]]:
     """A graph of so many launches for each set of inputs, or what launches them one by one."""
     try:
-        graphs = [_graph(calls[first:] + calls[:first], count) for first in range(len(calls))]
+        graphs = [graph_of(calls[first:] + calls[:first], count) for first in range(len(calls))]
         steps = [graph.replay for graph in graphs]
     except RuntimeError:
         # The launches themselves worked; what cannot be captured is launched each time.
@@ -236,7 +227,8 @@ def captured(
     return bool(graphs), steps
 
 
-def _graph(calls: list[Callable[[], object]], count: int) -> Any:
+def graph_of(calls: list[Callable[[], object]], count: int) -> Any:
+    """A CUDA graph of so many launches, by calls in turn."""
     graph = torch.cuda.CUDAGraph()
     # Threads of NCCL ask the driver meanwhile: what they do does not end this capture.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):

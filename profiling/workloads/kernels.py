@@ -154,7 +154,12 @@ def build(args: argparse.Namespace) -> harness.Work:
 def work(kernel: Kernel, args: argparse.Namespace, units: int, allowed: float) -> harness.Work:
     """Steps of a kernel; with `--check`, its comparison with PyTorch instead."""
     if args.check:
-        _check(args.name, kernel, allowed)
+        expected = kernel.expected()
+        kernel.launch()
+        error = relative_error(kernel.result, expected)
+        print(f"{args.name}: relative error {error:.2e}, allowed {allowed:.0e}")
+        # Written so that NaN fails too.
+        raise SystemExit(0 if error <= allowed else 1)
 
     def once() -> torch.Tensor:
         kernel.launch()
@@ -166,15 +171,6 @@ def work(kernel: Kernel, args: argparse.Namespace, units: int, allowed: float) -
 def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
     """Norm of the difference over the norm of what was expected."""
     return float((result.double() - expected).norm() / expected.norm())
-
-
-def _check(name: str, kernel: Kernel, allowed: float) -> None:
-    expected = kernel.expected()
-    kernel.launch()
-    error = relative_error(kernel.result, expected)
-    print(f"{name}: relative error {error:.2e}, allowed {allowed:.0e}")
-    # Written so that NaN fails too.
-    raise SystemExit(0 if error <= allowed else 1)
 
 
 def start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:

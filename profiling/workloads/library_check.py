@@ -579,19 +579,15 @@ def _answer(
 ) -> dict[str, Any]:
     rounding = {o.name: o.rounding for o in operations(options.tiny)}
     return {
-        "units": _units(options.device),
+        "units": None
+        if options.device == "cpu"
+        else torch.cuda.get_device_properties(0).multi_processor_count,
         "libraries": libraries(),
         "operations": list(values),
         "wrong": wrong_names(values, reference["values"], rounding),
         "skipped": reference["skipped"],
         "values": values,
     }
-
-
-def _units(device: str) -> int | None:
-    if device == "cpu":
-        return None
-    return torch.cuda.get_device_properties(0).multi_processor_count
 
 
 def _cublas_version() -> str:

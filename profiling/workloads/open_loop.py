@@ -10,21 +10,14 @@ Nothing here needs PyTorch, so all of it can be tested without it.
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import harness
 
 BATCHES_UNDER_WAY = 2
 # A pause must be noticed soon also where a request comes every few seconds.
 LOOK_S = 0.02
-
-
-class _Counts(Protocol):
-    """The parts of `advisor.progress.Progress` that are used."""
-
-    def add(self, steps: int) -> None: ...
-    def answered(self, latencies_s: Sequence[float]) -> None: ...
 
 
 class Arrivals:
@@ -84,7 +77,7 @@ class Server:
         arrivals: Arrivals,
         launch: Callable[[int], object],
         record: Callable[[], harness.Event],
-        counts: _Counts,
+        counts: harness.Progress,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], object] = time.sleep,

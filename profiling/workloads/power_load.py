@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness import torch
-from kernel_power import answering, say
+from kernel_power import answering, graph_of, say
 
 MANY = 16
 """Pairs of the larger graph: fewer launches while the load lasts."""
@@ -40,8 +40,11 @@ class Load:
         self._source = torch.randn(1 << 24, device="cuda")
         self._copy = torch.empty_like(self._source)
         self._work()
-        self._one, self._many = self._graph(1), self._graph(MANY)
-        self.unit_s = self._time()
+        self._one, self._many = (graph_of([self._work], units) for units in (1, MANY))
+        for _ in range(3):  # the first ones raise the clock
+            begun_s = time.monotonic()
+            self.run(_TIMED)
+            self.unit_s = (time.monotonic() - begun_s) / _TIMED
 
     def run(self, units: int) -> None:
         """Do so many units, and wait for them."""
@@ -54,21 +57,6 @@ class Load:
     def _work(self) -> None:
         torch.mm(self._left, self._right, out=self._product)
         self._copy.copy_(self._source)
-
-    def _graph(self, units: int) -> Any:
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(units):
-                self._work()
-        return graph
-
-    def _time(self) -> float:
-        for _ in range(3):  # the first ones raise the clock
-            begun_s = time.monotonic()
-            self.run(_TIMED)
-            unit_s = (time.monotonic() - begun_s) / _TIMED
-        return unit_s
 
 
 def run_stage(

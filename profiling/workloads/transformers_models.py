@@ -32,6 +32,12 @@ LOADS = {
 CLASSES = 1000
 # So small that the weights stay as random as they began, however long the job runs.
 LEARNING_RATE = 1e-6
+TINY: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 STORED_TOKENS = 30_000
 """Below this: of the vocabulary of every model of texts."""
 
@@ -49,7 +55,7 @@ class Model:
 
 def bert(tiny: bool, size: int) -> Model:
     """BERT base (Devlin et al. 2019), sequence classification."""
-    config = hf.BertConfig(num_labels=CLASSES, **(_tiny_text() if tiny else {}))
+    config = hf.BertConfig(num_labels=CLASSES, **(TINY if tiny else {}))
     return Model(hf.BertForSequenceClassification(config), _tokens(config.vocab_size))
 
 
@@ -60,13 +66,13 @@ def albert(tiny: bool, size: int) -> Model:
         "num_attention_heads": 12,
         "intermediate_size": 3072,
     }
-    config = hf.AlbertConfig(num_labels=CLASSES, **(_tiny_text() if tiny else base))
+    config = hf.AlbertConfig(num_labels=CLASSES, **(TINY if tiny else base))
     return Model(hf.AlbertForSequenceClassification(config), _tokens(config.vocab_size))
 
 
 def vit(tiny: bool, size: int) -> Model:
     """ViT-B/16 (Dosovitskiy et al. 2021), image classification."""
-    config = hf.ViTConfig(image_size=size, num_labels=CLASSES, **(_tiny_text() if tiny else {}))
+    config = hf.ViTConfig(image_size=size, num_labels=CLASSES, **(TINY if tiny else {}))
     return Model(hf.ViTForImageClassification(config), _images)
 
 
@@ -101,7 +107,7 @@ def whisper(tiny: bool, size: int) -> Model:
 
 def wav2vec2(tiny: bool, size: int) -> Model:
     """Wav2Vec2 base (Baevski et al. 2020) with a CTC head, on normalised waveforms."""
-    config = hf.Wav2Vec2Config(**(_tiny_text() if tiny else {}))
+    config = hf.Wav2Vec2Config(**(TINY if tiny else {}))
     return Model(
         hf.Wav2Vec2ForCTC(config),
         lambda batch, samples: {"input_values": torch.randn(batch, samples)},
@@ -239,15 +245,6 @@ def _tokens(vocabulary: int) -> Callable[[int, int], Inputs]:
 
 def _images(batch: int, pixels: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, pixels, pixels)}
-
-
-def _tiny_text() -> dict[str, Any]:
-    return {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
 
 
 def main() -> None:

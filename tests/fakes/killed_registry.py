@@ -19,9 +19,9 @@ from typing import Any
 
 from advisor.files import replace_file
 from advisor_models import registry
-from advisor_models.registry import Registry, read_manifest, write_manifest
+from advisor_models.registry import Registry, read_manifest, write_parsed
 
-WRITERS = {write_manifest.__code__, replace_file.__code__}
+WRITERS = {write_parsed.__code__, replace_file.__code__}
 
 Act = Callable[[Registry], object]
 

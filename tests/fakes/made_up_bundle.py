@@ -4,7 +4,7 @@ import importlib.util
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from made_up_kernel import MadeUpKernel, record
 from synthetic_sensor import INSTANT, MadeUpCard
@@ -57,9 +57,9 @@ def kernel_report(home: Path, power_w: float = 400.0, units: int = 132) -> Kerne
         libraries={"torch": "2.0.0"},
     )
     gpu = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
-    wanted = WantedKernel(runs=80)
+    wanted, sensors = WantedKernel(runs=80), Sensors(known, known.channels[0])
     return measure_operation(
-        bench, gpu, Sensors(known, known.channels[0]), wanted, home, lambda _: None, lambda _: None
+        cast("Any", bench), gpu, sensors, wanted, home, lambda _: None, lambda _: None
     )
 
 

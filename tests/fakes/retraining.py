@@ -70,8 +70,8 @@ def _bundled_once() -> tempfile.TemporaryDirectory[str]:
     made = tempfile.TemporaryDirectory()
     made_from = training_set(BUNDLED_POINTS)
     with few_trees(TREES):
-        model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
-    trees = {n: data for n, data in model.artefact.files.items() if n.endswith(".trees")}
+        _, model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
+    trees = {n: data for n, data in model.files.items() if n.endswith(".trees")}
     write_artefact(Path(made.name), named(model.manifest, trees))
     return made
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InputError
 from advisor_power.data.fill import STORAGE, Filled, fill, fill_pair
-from advisor_power.data.language import DTYPES, SWEEPS, parse_operands, width
+from advisor_power.data.language import DTYPES, SWEEPS, WIDTHS, parse_operands
 
 PARTS = st.floats(0, 1)
 SHAPE = (12, 16)
@@ -80,7 +80,7 @@ def test_pruning_keeps_the_largest_of_each_group(ratio: str, kept: int, of: int)
 
 @given(st.sampled_from(DTYPES), st.data())
 def test_flip_changes_that_many_bits_of_each_element(dtype: str, data: st.DataObject) -> None:
-    n = data.draw(st.integers(0, width(dtype)))
+    n = data.draw(st.integers(0, WIDTHS[dtype]))
     changed = bits_of("constant(3)", dtype) ^ bits_of(f"constant(3)|flip({n})", dtype)
     assert set(np.bitwise_count(changed).ravel()) == {n}
 
@@ -89,14 +89,14 @@ def test_flip_changes_that_many_bits_of_each_element(dtype: str, data: st.DataOb
 def test_bits_of_one_end_change_and_the_others_stay(
     dtype: str, end: str, data: st.DataObject
 ) -> None:
-    n = data.draw(st.integers(0, width(dtype)))
+    n = data.draw(st.integers(0, WIDTHS[dtype]))
     low = (1 << n) - 1
-    mask = low if end == "low" else low << (width(dtype) - n)
+    mask = low if end == "low" else low << (WIDTHS[dtype] - n)
     before = bits_of("normal(0,9)", dtype)
     cleared = bits_of(f"normal(0,9)|clear({end},{n})", dtype)
     drawn = bits_of(f"normal(0,9)|randomize({end},{n})", dtype)
-    assert np.array_equal(cleared, before & (mask ^ ((1 << width(dtype)) - 1)))
-    assert not np.any((drawn ^ before) & (mask ^ ((1 << width(dtype)) - 1)))
+    assert np.array_equal(cleared, before & (mask ^ ((1 << WIDTHS[dtype]) - 1)))
+    assert not np.any((drawn ^ before) & (mask ^ ((1 << WIDTHS[dtype]) - 1)))
     if n >= 4:
         assert np.any(drawn != before)
 

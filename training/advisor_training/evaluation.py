@@ -76,6 +76,7 @@ from advisor_training.scoring import (
     head_errors,
     keys_of,
     noise_ceiling,
+    rounded_percent,
     speed_errors,
 )
 from advisor_training.train import (
@@ -83,7 +84,6 @@ from advisor_training.train import (
     carry_over,
     gpu_models,
     mean_held,
-    parts_held,
     widenings,
 )
 from advisor_training.train import fits as fits_of_others
@@ -314,7 +314,7 @@ def leave_gpus_out(
             pairs=len(np.unique(data.rows.pair[carried.held_out.row])),
             fractions=_fractions(data, carried.held_out),
             errors=_errors(data, carried.held_out),
-            held=parts_held(carried, data.rows, carried.held_out),
+            held=mean_held(carried, data.rows, [carried.held_out]),
             widening=widenings(carried, data.rows),
         )
         yield (
@@ -432,9 +432,15 @@ def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
 
 def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
     """How far each method is off, for each subset of the rows."""
+    limited = data.at_power_limit()
     for (protocol, name), answers in results.items():
+        masks: dict[Some, Mask] = {
+            pairs: np.isin(data.rows.measurement, [*numbers])
+            for pairs, numbers in _subsets(data, protocol).items()
+        }
+        masks |= {"at the power limit": limited, "below the power limit": ~limited}
         for splits in ("nine", "uncapped"):
-            for pairs, mask in _row_subsets(data, protocol).items():
+            for pairs, mask in masks.items():
                 errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
                     yield _ErrorRow(
@@ -491,16 +497,6 @@ def _rows(
         for pairs, numbers in _subsets(data, protocol).items()
         if (figures := figures_of([choice for choice in found if choice.number in numbers]))
     )
-
-
-def _row_subsets(data: Data, protocol: str) -> dict[Some, Mask]:
-    """Which rows are in each subset; shape (rows,)."""
-    found: dict[Some, Mask] = {
-        name: np.isin(data.rows.measurement, [*numbers])
-        for name, numbers in _subsets(data, protocol).items()
-    }
-    limited = data.at_power_limit()
-    return {**found, "at the power limit": limited, "below the power limit": ~limited}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -737,8 +733,6 @@ def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
 
 FigureKind = Literal["fraction of oracle", "error", "coverage"]
 
-KINDS: tuple[FigureKind, ...] = get_args(FigureKind)
-
 Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
 """Percent, by what they are of."""
 
@@ -803,10 +797,10 @@ def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
     """What is worse than bundled by more than the tolerance."""
     return [
         _Worse(kind, name, value, was, bound)
-        for kind in KINDS
+        for kind, tolerance in TOLERANCES.items()
         for name, was in bundled[kind].items()
         for side in [1 if kind == "error" else -1]
-        for value, bound in [(found[kind].get(name), was + side * TOLERANCES[kind])]
+        for value, bound in [(found[kind].get(name), was + side * tolerance)]
         # "not within" is true of NaN as well.
         if value is None or not side * value <= side * bound
     ]
@@ -893,16 +887,16 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         splits=len(rows),
         known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
         new_gpu_models=tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
-        oracle_percent=_percent(scores.mean()),
-        oracle_worst_percent=_percent(scores.min()),
-        rate_mean_error_percent=_percent(rates.mean()),
-        rate_median_error_percent=_percent(np.median(rates)),
-        power_mean_error_percent=_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
-        rate_coverage_percent=_percent(np.mean(held)),
-        power_coverage_percent=_percent(
+        oracle_percent=rounded_percent(scores.mean()),
+        oracle_worst_percent=rounded_percent(scores.min()),
+        rate_mean_error_percent=rounded_percent(rates.mean()),
+        rate_median_error_percent=rounded_percent(np.median(rates)),
+        power_mean_error_percent=rounded_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
+        rate_coverage_percent=rounded_percent(np.mean(held)),
+        power_coverage_percent=rounded_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()
         ),
-        coverage_percent=_percent(manifest.coverage),
+        coverage_percent=rounded_percent(manifest.coverage),
         left_out=data.left_out,
     )
 
@@ -910,7 +904,3 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:
     bounds = np.array([(interval.low, interval.high) for interval in intervals])
     return (bounds[:, 0] <= measured) & (measured <= bounds[:, 1])
-
-
-def _percent(part: float | np.floating) -> float:
-    return round(100 * float(part), 3)

@@ -238,7 +238,7 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Log
     return found | _bounds_by_gpu_model(residuals, coverage)
 
 
-def intervals(residuals: Residuals, learner: HeadLearner) -> dict[str, LogBounds]:
+def intervals(residuals: Residuals) -> dict[str, LogBounds]:
     """The intervals of a head by stratum, as a model's manifest has them.
 
     Raises:
@@ -406,7 +406,7 @@ def calibrate(
     return Calibrated(
         intervals={
             x.head.name: with_card_term(
-                intervals(errors[x.head.name], x), 0.0 if has_others else x.card_spread
+                intervals(errors[x.head.name]), 0.0 if has_others else x.card_spread
             )
             for x in learners
         },

@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils import validation
 
+from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.card_factor import CARD_SPREAD
 from advisor.predict.features import rounded
@@ -82,7 +83,12 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         if not (np.all(y > 0) and np.all(prior > 0)):
             raise ValueError("y and its prior must be above 0: logarithms of them are learned")
         self.regressor_: Any = _BASE.clone(self._own())
-        weights = {} if sample_weight is None else self._weights(sample_weight)
+        weights: dict[str, Floats] = {}
+        if sample_weight is not None:
+            # A pipeline has them for its last step.
+            steps = getattr(self.regressor_, "steps", None)
+            step = f"{steps[-1][0]}__" if steps else ""
+            weights[f"{step}sample_weight"] = rounded(np.asarray(sample_weight, np.float64))
         self.regressor_.fit(features, rounded(np.log(y / prior)), **weights)
         return self
 
@@ -106,12 +112,6 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         if self.prior_column is None:
             return 1.0, X
         return X[:, self.prior_column], np.delete(X, self.prior_column, axis=1)
-
-    def _weights(self, sample_weight: Any) -> dict[str, Floats]:
-        """A pipeline has them for its last step."""
-        steps = getattr(self.regressor_, "steps", None)
-        step = f"{steps[-1][0]}__" if steps else ""
-        return {f"{step}sample_weight": rounded(np.asarray(sample_weight, np.float64))}
 
 
 LEAST_SPEED = 1e-4
@@ -168,10 +168,6 @@ class HeadLearner:
     def possible(self, rows: Rows, values: Floats) -> Floats:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
         return flat(np.clip(values, self.least, self.most(rows)))
-
-    def is_told(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Which of the targets are known, part by part; shape (parts x n,)."""
-        return flat(self.measured(rows) < self.all_served(rows))
 
 
 SPEED_LEARNER = HeadLearner(
@@ -306,7 +302,7 @@ class Learned:
 
 def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
     """Those parts of rows that tell what the head learns, all of the first part first."""
-    told = learner.is_told(rows)
+    told = flat(learner.measured(rows) < learner.all_served(rows))
     parts = len(told) // len(rows)
     seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
     values = learner.possible(rows, learner.measured(rows))
@@ -450,10 +446,9 @@ class HeldOut(Predicted):
         """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
         places = np.flatnonzero(which[self.row])
         names, numbers = self.left_out[places], rows.measurement[self.row[places]]
-        found: dict[tuple[str, int], list[int]] = {}
-        for *key, place in zip(names.tolist(), numbers.tolist(), places.tolist(), strict=True):
-            found.setdefault((key[0], key[1]), []).append(place)
-        return sorted(found.items())
+        of_answers = zip(names.tolist(), numbers.tolist(), strict=True)
+        keys: dict[int, tuple[str, int]] = dict(zip(places.tolist(), of_answers, strict=True))
+        return sorted(grouped(keys, keys.__getitem__).items())
 
     def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
         """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""
@@ -474,7 +469,7 @@ class Draw:
     asked: Mask
 
 
-def _leave_out(
+def leave_out(
     rows: Rows,
     learner: Learner,
     draws: Sequence[Draw],
@@ -521,7 +516,7 @@ def leave_one_job_out(
     """
     tested = rows if asked is None else asked
     draws = [Draw(job, ~rows.of(job), tested.of(job)) for job in tested.jobs]
-    return _leave_out(rows, learner, draws, progress, asked)
+    return leave_out(rows, learner, draws, progress, asked)
 
 
 def folds(groups: npt.NDArray[Any]) -> list[Draw]:
@@ -609,7 +604,7 @@ def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: Afte
         InputError: a draw has nothing to learn from.
     """
     drawn = list(draws)
-    held_out = _leave_out(rows, learner, drawn, lambda name, done, total: tick())
+    held_out = leave_out(rows, learner, drawn, lambda name, done, total: tick())
     return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
 
 

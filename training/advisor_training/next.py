@@ -242,9 +242,20 @@ def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
         if step.minutes <= minutes:
             steps.append(step)
             minutes -= step.minutes
+    uses = {job: _use_of(profile) for job, profile in known.profiles.items()}
+    candidates = (
+        OpenPair(
+            jobs=jobs,
+            minutes=pair_minutes(jobs),
+            uses=(uses[jobs[0]], uses[jobs[1]]),
+            asked=known.asked.get(jobs, 0),
+        )
+        for jobs in _open_pairs(known)
+    )
+    still_valid = {job: n for job, n in known.pairs_of.items() if job not in known.drifting}
     steps += (
         NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, known), minutes=pair.minutes)
-        for pair in _chosen_pairs(known, minutes)
+        for pair in choose_pairs(candidates, still_valid, minutes, known.learned)
     )
     totals = itertools.accumulate(step.minutes for step in steps)
     return tuple(
@@ -273,21 +284,6 @@ def _why_profile(job: str, known: MeasuredSoFar) -> str:
     if asked := _asked_of(job, known):
         reasons.append(f"launched {count_of(asked, 'time')}")
     return ", ".join(reasons)
-
-
-def _chosen_pairs(known: MeasuredSoFar, minutes: float) -> list[OpenPair]:
-    uses = {job: _use_of(profile) for job, profile in known.profiles.items()}
-    candidates = (
-        OpenPair(
-            jobs=jobs,
-            minutes=pair_minutes(jobs),
-            uses=(uses[jobs[0]], uses[jobs[1]]),
-            asked=known.asked.get(jobs, 0),
-        )
-        for jobs in _open_pairs(known)
-    )
-    still_valid = {job: n for job, n in known.pairs_of.items() if job not in known.drifting}
-    return choose_pairs(candidates, still_valid, minutes, known.learned)
 
 
 def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:

@@ -17,8 +17,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
-from advisor.files import PUBLIC_FILE, replace_file
-from advisor.formats.wire import to_plain
+from advisor.formats.wire import read, to_plain
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
@@ -39,7 +38,7 @@ from advisor_models.one_window import (
     OneWindowModel,
     asked,
 )
-from advisor_models.registry import MANIFEST, hashes, trees_file
+from advisor_models.registry import hashes, trees_file, write_parsed
 from advisor_training.learners import family_of
 from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
 
@@ -92,13 +91,11 @@ def write_one_window(
         libraries={name: version(name) for name in LIBRARIES},
         files=hashes(files),
     )
-    files[MANIFEST] = json.dumps(to_plain(manifest), indent=1).encode() + b"\n"
 
-    def write(to: Path) -> None:
-        for name, data in files.items():
-            replace_file(to / name, data, PUBLIC_FILE)
+    def parsed(_: Path, text: bytes) -> OneWindowManifest:
+        return read(OneWindowManifest, text)
 
-    write_model(folder, write)
+    write_model(folder, lambda to: write_parsed(to, files, manifest, parsed))
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:

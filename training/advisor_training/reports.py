@@ -358,10 +358,67 @@ def printed_tables(
         _unseen_jobs(evaluation),
         _by_objective(evaluation, objectives),
         _protocols(evaluation),
-        _limits(evaluation),
-        _kinds(evaluation),
-        _coverage(evaluation),
-        _seeds(evaluation),
+        # How often a job is slower than it was to be, by what is left out of training.
+        TextTable(
+            "Minimum speeds that are missed, part of the choices that share, in % with 95 % "
+            "intervals by job, by what is to keep it where a way is chosen: low ends of servers "
+            "and expected speeds of others, as advised; all low ends; all expected speeds",
+            ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
+            [
+                (
+                    f"{row.protocol}, {row.method}",
+                    f"{row.min_speed:g}",
+                    row.kept,
+                    f"{row.shared.value:.1f}",
+                    _bounded(row.missed),
+                    _bounded(row.saved),
+                )
+                for row in evaluation.limits
+                if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
+            ],
+        ),
+        # Launch-bound jobs, the power limit, uncapped: where errors come from.
+        TextTable(
+            "Errors for jobs that were not seen, mean | median in %",
+            ("method, pairs or rows, splits", "rows", "rate", "power"),
+            [
+                (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
+                for r in evaluation.errors
+                if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
+                if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+            ],
+        ),
+        # How much the intervals hold of jobs that took no part in making them.
+        TextTable(
+            f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other "
+            "runs on other cards, by what the jobs are beside each other, in %",
+            ("of", "where", "held"),
+            [
+                (name, situation, f"{100 * part:.2f}")
+                for name, found in evaluation.coverage.items()
+                for situation, part in [
+                    ("all", found.overall),
+                    ("worst job", found.least),
+                    *sorted(found.strata.items()),
+                ]
+            ],
+        ),
+        # The model by the seed of its trees.
+        TextTable(
+            f"{OURS} grown from other seeds, jobs that were not seen, in %",
+            ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
+            [
+                (
+                    str(found.seed),
+                    f"{found.saved_percent:.2f}",
+                    f"{found.shared_percent:.0f}",
+                    "-" if found.missed_percent is None else f"{found.missed_percent:.1f}",
+                    *(f"{found.fractions[name]:.2f}" for name in HEADLINE),
+                    *_error_cells(found.errors),
+                )
+                for found in evaluation.seeds
+            ],
+        ),
         *gpu_tables(evaluation),
     ]
     return [table for table in found if table.rows]
@@ -383,11 +440,9 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
         ),
         [
             (
-                str(method), str(f.choices), _saved(f), f"{f.saved_median.value:.1f}",
+                str(method), str(f.choices), _bounded(f.saved, 1), f"{f.saved_median.value:.1f}",
                 _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
-                f"{f.missed.value:.0f} [{f.missed.low:.0f} {f.missed.high:.0f}]"
-                if f.missed else "-",
-                _bounded(f.fraction), f"{f.worst_percent:.1f}",
+                _bounded(f.missed, 0), _bounded(f.fraction), f"{f.worst_percent:.1f}",
             )
             for method, f in best_first
         ],
@@ -419,85 +474,13 @@ def _protocols(evaluation: Evaluation) -> TextTable:
         [
             (
                 f"{protocol}, {method}",
-                _saved(found.get((protocol, method, DEFAULT_OBJECTIVE))),
-                _lose(found.get((protocol, method, DEFAULT_OBJECTIVE))),
+                _bounded(default and default.saved, 1),
+                _lose(default),
                 *(_mean_of(found.get((protocol, method, name))) for name in HEADLINE),
                 *_error_cells(errors[protocol, method]),
             )
             for protocol, method in steps
-        ],
-    )
-
-
-def _limits(evaluation: Evaluation) -> TextTable:
-    """How often a job is slower than it was to be, by what is left out of training."""
-    return TextTable(
-        "Minimum speeds that are missed, part of the choices that share, in % with 95 % intervals "
-        "by job, by what is to keep it where a way is chosen: low ends of servers and expected "
-        "speeds of others, as advised; all low ends; all expected speeds",
-        ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
-        [
-            (
-                f"{row.protocol}, {row.method}",
-                f"{row.min_speed:g}",
-                row.kept,
-                f"{row.shared.value:.1f}",
-                _bounded(row.missed) if row.missed else "-",
-                _bounded(row.saved),
-            )
-            for row in evaluation.limits
-            if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
-        ],
-    )
-
-
-def _kinds(evaluation: Evaluation) -> TextTable:
-    """Launch-bound jobs, the power limit, uncapped: where errors come from."""
-    return TextTable(
-        "Errors for jobs that were not seen, mean | median in %",
-        ("method, pairs or rows, splits", "rows", "rate", "power"),
-        [
-            (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
-            for r in evaluation.errors
-            if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
-            if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
-        ],
-    )
-
-
-def _coverage(evaluation: Evaluation) -> TextTable:
-    """How much the intervals hold of jobs that took no part in making them."""
-    return TextTable(
-        f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other runs on "
-        "other cards, by what the jobs are beside each other, in %",
-        ("of", "where", "held"),
-        [
-            (name, situation, f"{100 * part:.2f}")
-            for name, found in evaluation.coverage.items()
-            for situation, part in [
-                ("all", found.overall),
-                ("worst job", found.least),
-                *sorted(found.strata.items()),
-            ]
-        ],
-    )
-
-
-def _seeds(evaluation: Evaluation) -> TextTable:
-    """The model by the seed of its trees."""
-    return TextTable(
-        f"{OURS} grown from other seeds, jobs that were not seen, in %",
-        ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
-        [
-            (
-                str(found.seed),
-                f"{found.saved_percent:.2f}",
-                f"{found.shared_percent:.0f}",
-                "-" if found.missed_percent is None else f"{found.missed_percent:.1f}",
-                *(f"{found.fractions[name]:.2f}" for name in HEADLINE),
-                *_error_cells(found.errors),
-            )
-            for found in evaluation.seeds
+            for default in [found.get((protocol, method, DEFAULT_OBJECTIVE))]
         ],
     )
 
@@ -547,7 +530,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
 
 def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
     default = fractions.get(DEFAULT_OBJECTIVE)
-    yield _bounded(default.saved) if default else "-"
+    yield _bounded(default and default.saved)
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
         found = fractions.get(name)
@@ -598,14 +581,12 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
     )
 
 
-def _bounded(found: Interval) -> str:
+def _bounded(found: Interval | None, digits: int = 2) -> str:
     """A figure and its 95 % interval."""
-    return f"{found.value:.2f} [{found.low:.2f} {found.high:.2f}]"
-
-
-def _saved(figures: ChoiceFigures | None) -> str:
-    saved = figures and figures.saved
-    return f"{saved.value:.1f} [{saved.low:.1f} {saved.high:.1f}]" if saved else "-"
+    if found is None:
+        return "-"
+    value, low, high = (f"{end:.{digits}f}" for end in (found.value, found.low, found.high))
+    return f"{value} [{low} {high}]"
 
 
 def _lose(figures: ChoiceFigures | None) -> str:

@@ -18,7 +18,6 @@ import shutil
 from collections import Counter
 from collections.abc import (
     Callable,
-    Collection,
     Generator,
     Hashable,
     Iterable,
@@ -50,7 +49,7 @@ from advisor.errors import BusyError, ModelError, StoreError
 from advisor.files import private_folder, replace_file, try_lock, writing_private
 from advisor.formats.moments import moment_fault
 from advisor.formats.wire import read, write
-from advisor.predict.profiles import Floats, Profile, make_profiles
+from advisor.predict.profiles import Floats, make_profiles
 from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
 from advisor_data import Store
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
@@ -66,7 +65,6 @@ from advisor_models.registry import (
 )
 from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
 from advisor_training.rows import (
-    Classes,
     LeftOut,
     Rows,
     job_classes,
@@ -76,7 +74,7 @@ from advisor_training.rows import (
     taught_here,
     whole_gpu,
 )
-from advisor_training.scoring import Resamples, fractions
+from advisor_training.scoring import Resamples, fractions, rounded_percent
 from advisor_training.train import (
     Trained,
     TrainingSet,
@@ -204,11 +202,6 @@ def bundled_points() -> PointSet:
         profiled=tuple(bundled_solo_points()),
         references=tuple(bundled_reference_points()),
     )
-
-
-def points_file(learned: PointSet) -> bytes:
-    """The content of `POINTS`."""
-    return json.dumps(sorted(learned.ids), indent=0).encode() + b"\n"
 
 
 def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) -> PointSet:
@@ -341,7 +334,16 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
         first.setdefault(one.point_id, one)
     refused = [*first.values()]
     flagged = with_flags(without(points, refused))
-    refused += _doubtful(flagged, known)
+    refused += (
+        refuse(point, "flagged", doubt)
+        for point in flagged.pairs
+        if point.point_id not in known and (doubt := _doubt(point))
+    )
+    refused += (
+        refuse(point, "flagged", ", ".join(sorted(flags)))
+        for point in flagged.profiled
+        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
+    )
     usable = usable_points(flagged)
     fresh = usable.where(lambda point: point.point_id not in known)
     refused += too_fast(fresh.pairs, usable.profiled)
@@ -367,19 +369,6 @@ def usable_points(flagged: PointSet) -> PointSet:
     )
 
 
-def _doubtful(flagged: PointSet, known: frozenset[str]) -> Iterator[Refused]:
-    yield from (
-        refuse(point, "flagged", doubt)
-        for point in flagged.pairs
-        if point.point_id not in known and (doubt := _doubt(point))
-    )
-    yield from (
-        refuse(point, "flagged", ", ".join(sorted(flags)))
-        for point in flagged.profiled
-        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
-    )
-
-
 def _doubt(point: PairPoint) -> str | None:
     """The flag of a cross-check, or what a job says of its own results."""
     flag = next((flag for flag in point.flags if flag in DOUBTFUL), None)
@@ -392,8 +381,12 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
     profiles = make_profiles(alone)
     for point in pairs:
         for job, share, rate in _rates(point):
-            limit = _most(profiles.get((job, point.gpu_model)), share)
-            if limit is not None and rate > FASTEST * limit:
+            profile = profiles.get((job, point.gpu_model))
+            if profile is None:
+                continue
+            # At a share below the profile, that at its smallest.
+            limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
+            if rate > FASTEST * limit:
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
                 yield refuse(point, "impossible", why)
                 break
@@ -458,7 +451,12 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
     known = {window_of(point): point.point_id for point in others}
     for window, copies in found.items():
         if window not in known and len(set(map(told, copies.values()))) > 1:
-            yield from (_disputed(point, copies.values()) for point in copies.values())
+            whose = sorted({copy.written_by or "this site itself" for copy in copies.values()})
+            why = (
+                f"{len(copies)} unlike copies of this window are there, by {listed(whose)}; "
+                "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
+            )
+            yield from (refuse(point, "disputed", why) for point in copies.values())
             continue
         first = known.get(window, min(copies))
         yield from (
@@ -468,23 +466,9 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
         )
 
 
-def _disputed(point: Point, copies: Collection[Point]) -> Refused:
-    whose = sorted({copy.written_by or "this site itself" for copy in copies})
-    why = f"{len(copies)} unlike copies of this window are there, by {listed(whose)}"
-    fix = "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
-    return refuse(point, "disputed", f"{why}; {fix}")
-
-
 def _rates(point: Point) -> list[tuple[str, float, float]]:
     parts = (point,) if isinstance(point, SoloPoint) else point.parts
     return [(p.job, p.share_percent, p.rate) for p in parts if p.rate is not None]
-
-
-def _most(profile: Profile | None, share: float) -> float | None:
-    """The rate alone at a share; at one below the profile, that at its smallest."""
-    if profile is None:
-        return None
-    return float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
 
 
 def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
@@ -584,20 +568,6 @@ def compare(
     )
 
 
-def _groups_of(rows: Rows, tests: pd.DataFrame, newest: Mask, classes: Classes) -> dict[str, Mask]:
-    """All tests, the newest, those of each GPU model, and those of each class of left-out jobs."""
-    row = tests["row"].to_numpy()
-    models = rows.gpu_model[row]
-    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
-    codes = np.array([classes.get(key, "") for key in keys])
-    return {
-        ALL: np.ones(len(row), dtype=bool),
-        NEWEST: newest[row],
-        **{f"GPU model {name}": models == name for name in np.unique(models)},
-        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
-    }
-
-
 def _compared(
     champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
 ) -> ComparedFigure | None:
@@ -612,17 +582,13 @@ def _compared(
         figure=figure,
         tests=len(both),
         jobs=jobs,
-        champion_percent=_percent(both["champion"].mean()),
-        challenger_percent=_percent(both["challenger"].mean()),
-        gain_percent=_percent(gain.value),
-        low_percent=_percent(gain.low),
-        high_percent=_percent(gain.high),
+        champion_percent=rounded_percent(both["champion"].mean()),
+        challenger_percent=rounded_percent(both["challenger"].mean()),
+        gain_percent=rounded_percent(gain.value),
+        low_percent=rounded_percent(gain.low),
+        high_percent=rounded_percent(gain.high),
         decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
     )
-
-
-def _percent(part: float) -> float:
-    return round(100 * float(part), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,38 +630,6 @@ OnStage: TypeAlias = Callable[[str], OnFold | None]
 """Takes the name of a stage that begins; what it returns is called after each fit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Challenger:
-    """A trained model that no folder has yet."""
-
-    points: PointSet
-    made_from: TrainingSet
-    trained: Trained
-    artefact: Artefact
-
-    @property
-    def manifest(self) -> Manifest:
-        """As it will be written beside the graph."""
-        return self.artefact.manifest
-
-    @property
-    def fault(self) -> str | None:
-        """Why it cannot be promoted; None where it can."""
-        try:
-            check_intervals(self.manifest)
-        except ModelError as error:
-            return str(error)
-        return None
-
-    def write(self, folder: Path) -> None:
-        """Write it, with the list of its points.
-
-        Raises:
-            StoreError: the files cannot be written.
-        """
-        write_model(folder, lambda folder: write_artefact(folder, self.artefact))
-
-
 def training_set(points: PointSet) -> TrainingSet:
     """Rows of checked points, of which older ones count less.
 
@@ -724,40 +658,49 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
 
 def train_challenger(
     points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
-) -> Challenger:
-    """Learn from all checked points.
+) -> tuple[Trained, Artefact]:
+    """A model of all checked points, which no folder has yet.
 
     Raises:
         InputError: there are too few jobs.
     """
     trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    artefact = make_artefact(made_from, trained, now, {POINTS: points_file(points)})
-    return Challenger(points=points, made_from=made_from, trained=trained, artefact=artefact)
+    ids = json.dumps(sorted(points.ids), indent=0).encode() + b"\n"
+    return trained, make_artefact(made_from, trained, now, {POINTS: ids})
 
 
 def _compare_with(
-    learned: PointSet, challenger: Challenger, on_stage: OnStage
+    learned: PointSet, points: PointSet, rows: Rows, held_out: HeldOut, on_stage: OnStage
 ) -> tuple[ComparedFigure, ...]:
     """What the champion's checked points teach against what the challenger's do, on the same rows.
 
     The champion has learned from its own jobs, so what it says of them is no measure. For each job,
     the learner is fitted to the champion's points without that job and to the challenger's without
-    it, and both answer every row with the job.
+    it, and both answer every row with the job: `held_out` are the challenger's answers about rows
+    of its points.
 
     Raises:
         InputError: nothing can be learned from the champion's points.
     """
-    rows = challenger.made_from.rows
     stage = on_stage("asking the champion's points")
     of_champion = leave_one_job_out(
         training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
     )
-    tests = scores(rows, challenger.trained.held_out)
-    solos = whole_gpu((*challenger.points.references, *challenger.points.profiled))
+    tests = scores(rows, held_out)
+    solos = whole_gpu((*points.references, *points.profiled))
     known = learned.ids
-    new = {measurement_of(p) for p in challenger.points.pairs if p.point_id not in known}
+    new = {measurement_of(p) for p in points.pairs if p.point_id not in known}
     newest = np.array([key in new for key in measurements(rows)])
-    groups = _groups_of(rows, tests, newest, job_classes(solos))
+    row, classes = tests["row"].to_numpy(), job_classes(solos)
+    models = rows.gpu_model[row]
+    keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
+    codes = np.array([classes.get(key, "") for key in keys])
+    groups = {
+        ALL: np.ones(len(row), dtype=bool),
+        NEWEST: newest[row],
+        **{f"GPU model {name}": models == name for name in np.unique(models)},
+        **{f"job class {code}": codes == code for code in np.unique(codes) if code},
+    }
     return compare(scores(rows, of_champion), tests, groups)
 
 
@@ -803,8 +746,7 @@ class RetrainReport:
     @property
     def summary(self) -> str:
         """One line for the mail of cron."""
-        promoted = self.outcome == "promoted"
-        verdict = f"replaces {self.replaced}" if promoted else "stays"
+        verdict = f"replaces {self.replaced}" if self.outcome == "promoted" else "stays"
         line = f"{self.champion} {verdict}: {self.why}; "
         line += count_of(self.new_points, "new point")
         if out := sum(of_reason.points for of_reason in self.left_out):
@@ -828,40 +770,17 @@ class _LastRun:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Workplace:
-    """The folder of a run that holds the lock."""
-
-    folder: Path
-
-    @property
-    def draft(self) -> Path:
-        """Where the challenger is written before the registry takes it."""
-        return self.folder / "draft"
-
-    def clear(self) -> None:
-        """Remove the draft of this run, or of one that was killed."""
-        shutil.rmtree(self.draft, ignore_errors=True)
-
-    def last_run(self) -> _LastRun | None:
-        """The last run that came to its end; None where there is none, or nobody can read it."""
-        try:
-            return read(_LastRun, (self.folder / "last.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-
-    def remember(self, run: _LastRun) -> None:
-        """Keep what a run has looked at.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        replace_file(self.folder / "last.json", write(run).encode() + b"\n")
+def _last_run(file: Path) -> _LastRun | None:
+    """The last run that came to its end; None where there is none, or nobody can read it."""
+    try:
+        return read(_LastRun, file.read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 @contextmanager
-def working_in(models: Path) -> Generator[_Workplace]:
-    """The workplace below the folder of models, for one run at a time.
+def working_in(models: Path) -> Generator[Path]:
+    """The folder of retraining below that of models, for one run at a time.
 
     Raises:
         BusyError: another run goes on.
@@ -875,12 +794,12 @@ def working_in(models: Path) -> Generator[_Workplace]:
                 why=f"{folder / 'lock'} is held",
                 fix="wait for it to end; cron will call again",
             )
-        place = _Workplace(folder)
-        place.clear()
+        # A run that was killed leaves its draft.
+        shutil.rmtree(folder / "draft", ignore_errors=True)
         try:
-            yield place
+            yield folder
         finally:
-            place.clear()
+            shutil.rmtree(folder / "draft", ignore_errors=True)
 
 
 KEPT_VERSIONS = 10
@@ -913,15 +832,15 @@ def retrain(
             f"the run could not write to {models}",
             fix="make room there; the model in use is as it was, and the next run starts again",
         ),
-        working_in(models) as place,
+        working_in(models) as folder,
     ):
-        return _run(collected, registry or Registry(models), place, now, keep, on_stage)
+        return _run(collected, registry or Registry(models), folder, now, keep, on_stage)
 
 
 def _run(
     collected: Collected,
     registry: Registry,
-    place: _Workplace,
+    folder: Path,
     now: datetime,
     keep: int,
     on_stage: OnStage,
@@ -939,17 +858,18 @@ def _run(
     if collected.candidates.ids <= learned.ids:
         return nothing
     points_sha256 = dataset_sha256(collected.candidates)
-    last = place.last_run()
+    last = _last_run(folder / "last.json")
     if last is not None and last.points_sha256 == points_sha256:
         return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
     sifted = sift(collected, learned, now)
     report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
     report = _challenged(
-        report, sifted, learned, (registry, place, artefact.manifest), now, on_stage
+        report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
-        place.remember(_LastRun(points_sha256, report.at, report.why))
+        run = _LastRun(points_sha256, report.at, report.why)
+        replace_file(folder / "last.json", write(run).encode() + b"\n")
     # Those of other makers stay.
     made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
     removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
@@ -960,41 +880,38 @@ def _challenged(
     report: RetrainReport,
     sifted: Sifted,
     learned: PointSet,
-    where: tuple[Registry, _Workplace, Manifest],
+    where: tuple[Registry, Path, Manifest],
     now: datetime,
     on_stage: OnStage,
 ) -> RetrainReport:
     """Train a challenger where there is something to learn, and promote it unless it is worse."""
-    registry, place, champion = where
+    registry, draft, old = where
     made_from = training_set(sifted.accepted)
-    if made_from.facts.sha256 == champion.dataset.sha256:
+    if made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
-    challenger = train_challenger(sifted.accepted, made_from, now, on_stage)
-    compared = _compare_with(usable_points(with_flags(learned)), challenger, on_stage)
-    new, old = challenger.manifest, champion
+    trained, artefact = train_challenger(sifted.accepted, made_from, now, on_stage)
+    checked, rows = usable_points(with_flags(learned)), made_from.rows
+    compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
+    new = artefact.manifest
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
     verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
-    if fault := challenger.fault:
-        verdict = PromotionDecision(False, fault)
+    try:
+        check_intervals(new)
+    except ModelError as error:
+        verdict = PromotionDecision(False, str(error))
     report = replace(
         report,
         outcome="kept",
         why=verdict.why,
-        challenger=challenger.manifest.version,
+        challenger=new.version,
         used_points=len(sifted.accepted.ids),
         compared=compared,
     )
     if not verdict.promote:
         return report
-    version = _promote(challenger, registry, place, now)
-    return replace(report, outcome="promoted", champion=version, replaced=report.champion)
-
-
-def _promote(challenger: Challenger, registry: Registry, place: _Workplace, now: datetime) -> str:
-    """Take it in and use it; the version may be there from a run that was killed."""
-    version = challenger.manifest.version
-    if version not in registry.versions():
-        challenger.write(place.draft)
-        registry.add(place.draft)
-    registry.promote(version, now)
-    return version
+    # The version may be there from a run that was killed.
+    if new.version not in registry.versions():
+        write_model(draft, lambda folder: write_artefact(folder, artefact))
+        registry.add(draft)
+    registry.promote(new.version, now)
+    return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

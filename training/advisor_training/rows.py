@@ -46,7 +46,7 @@ from advisor.core.records import (
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.predict.features import Float32s, Side, demanded_power_w, power_limit_w, side
+from advisor.predict.features import Float32s, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
@@ -358,24 +358,14 @@ class Measurement:
         """
         return self.nine[EQUAL]
 
-    @property
-    def uncapped(self) -> SplitResult | None:
-        """Under MPS without limits, if it was measured."""
-        return next(iter(self.splits["uncapped"].values()), None)
-
-    @property
-    def time_sliced(self) -> SplitResult | None:
-        """Without MPS, if it was measured."""
-        return next(iter(self.splits["time-sliced"].values()), None)
-
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
     "equal": lambda m: m.equal,
-    "uncapped": lambda m: m.uncapped,
-    "time-sliced": lambda m: m.time_sliced,
+    "uncapped": lambda m: next(iter(m.splits["uncapped"].values()), None),
+    "time-sliced": lambda m: next(iter(m.splits["time-sliced"].values()), None),
     "exclusive": lambda m: m.exclusive,
 }
-"""What a split is compared with, by name."""
+"""What a split is compared with, by name; None: it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,11 +381,6 @@ class MeasuredPair:
         """The one that stands for the pair, with its own nine; the others tell the noise."""
         return self.measurements[0]
 
-    @property
-    def beside_itself(self) -> bool:
-        """Whether it is one job twice: the splits a/b and b/a are the same measurement then."""
-        return self.jobs[0] == self.jobs[1]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class LeftOut:
@@ -403,18 +388,6 @@ class LeftOut:
 
     reason: str
     points: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A pair point with its jobs in the order of their names."""
-
-    kind: SplitKind
-    split: Split
-    repeat: int
-    rates: tuple[float, float]
-    power_w: float
-    memory_power_w: float | None
 
 
 def make_pairs(
@@ -429,7 +402,18 @@ def make_pairs(
     left_out: Counter[str] = Counter()
     references = references_by_job(solos)
     pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
-    for group in grouped(_readable(points, left_out), measurement_of).values():
+    readable: list[PairPoint] = []
+    for point in points:
+        faults = {
+            "more than two jobs": len(point.parts) > 2,
+            "no rates: a job of the pair failed": any(part.rate is None for part in point.parts),
+            "no reading of power": not point.power_w,
+        }
+        if fault := next((text for text, is_so in faults.items() if is_so), None):
+            left_out[fault] += 1
+        else:
+            readable.append(point)
+    for group in grouped(readable, measurement_of).values():
         made = _measurement(group, references)
         if isinstance(made, str):
             left_out[made] += len(group)
@@ -450,19 +434,6 @@ def make_pairs(
     )
 
 
-def _readable(points: Iterable[PairPoint], left_out: Counter[str]) -> Iterator[PairPoint]:
-    for point in points:
-        faults = {
-            "more than two jobs": len(point.parts) > 2,
-            "no rates: a job of the pair failed": any(part.rate is None for part in point.parts),
-            "no reading of power": not point.power_w,
-        }
-        if fault := next((text for text, is_so in faults.items() if is_so), None):
-            left_out[fault] += 1
-        else:
-            yield point
-
-
 def _measurement(
     group: Sequence[PairPoint], references: Mapping[str, Sequence[SoloPoint]]
 ) -> Measurement | str:
@@ -476,18 +447,20 @@ def _measurement(
         if solo.slowdown > LARGEST_SLOWDOWN:
             return DISTURBED
         solos.append(solo)
-    readings = [_reading(*each) for each in zip(group, kinds_of(group), strict=True)]
-    nine = [reading for reading in readings if reading.kind == "nine"]
-    repeats = sorted({reading.repeat for reading in nine})
+    kinds = kinds_of(group)
+    of_kinds: dict[SplitKind, list[PairPoint]] = {
+        k: [point for point, kind in zip(group, kinds, strict=True) if kind == k] for k in KINDS
+    }
+    repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
     found = Measurement(
         jobs=(job_a, job_b),
         gpu_model=point.gpu_model,
         gpu_uuid=point.gpu_uuid,
         run=point.run,
-        points=len(readings),
+        points=len(group),
         exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
-        splits={k: _medians([r for r in readings if r.kind == k], solos) for k in KINDS},
-        repeats=tuple(_medians([r for r in nine if r.repeat == n], solos) for n in repeats),
+        splits={kind: _medians(of_kind, solos) for kind, of_kind in of_kinds.items()},
+        repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,
     )
     shared = (split for kind in KINDS for split in found.splits[kind].values())
@@ -495,33 +468,25 @@ def _measurement(
     return DISTURBED if fastest > FASTEST else found
 
 
-def _reading(point: PairPoint, kind: SplitKind) -> _Reading:
-    """The reading of a point, with its rates in the order of its split."""
-    first, second = _in_split_order(point)
-    rates = (first.rate or 0.0, second.rate or 0.0)
-    power_w = point.power_w or 0.0
-    # What cannot be is no reading.
-    memory_w = point.memory_power_w if 0 < (point.memory_power_w or 0.0) < power_w else None
-    return _Reading(kind, split_of(point), point.repeat, rates, power_w, memory_w)
-
-
 def _medians(
-    readings: Sequence[_Reading], solos: Sequence[SoloReference]
+    points: Iterable[PairPoint], solos: Sequence[SoloReference]
 ) -> dict[Split, SplitResult]:
-    """One result for each split: medians over its readings."""
-    splits = sorted({reading.split for reading in readings})
-    return {split: _median([r for r in readings if r.split == split], solos) for split in splits}
+    """One result for each split: medians over its points."""
+    splits = sorted(grouped(points, split_of).items())
+    return {split: _median(of_split, solos) for split, of_split in splits}
 
 
-def _median(readings: Sequence[_Reading], solos: Sequence[SoloReference]) -> SplitResult:
-    rates = zip(*(reading.rates for reading in readings), strict=True)
-    memory_w = [r.memory_power_w for r in readings if r.memory_power_w is not None]
+def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> SplitResult:
+    rates = zip(*([part.rate or 0.0 for part in _in_split_order(p)] for p in points), strict=True)
+    readings = [(point.power_w or 0.0, point.memory_power_w or 0.0) for point in points]
+    # The memory alone cannot draw as much as the GPU: that is no reading.
+    memory_w = [memory_w for power_w, memory_w in readings if 0 < memory_w < power_w]
     return SplitResult(
         parts=tuple(
             PartResult(statistics.median(of_job), solo.rate, solo.power_w)
             for of_job, solo in zip(rates, solos, strict=True)
         ),
-        power_w=statistics.median(reading.power_w for reading in readings),
+        power_w=statistics.median(power_w for power_w, _ in readings),
         memory_power_w=statistics.median(memory_w) if memory_w else None,
     )
 
@@ -560,13 +525,6 @@ class HeadRows:
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "HeadRows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         return HeadRows(self.features[which], self.prior[which])
-
-
-def _head_rows(head: Head, sides: Sequence[Side]) -> HeadRows:
-    """What a head takes of jobs at their shares, one row for each."""
-    features, priors = inputs_of(head, sides)
-    parts = np.split(features, len(priors))
-    return HeadRows(np.stack(parts, axis=1), np.stack(priors, axis=1))
 
 
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -654,7 +612,9 @@ def make_rows(
             shares = np.array([split.shares for _, split in _splits(m)]).T
             sides = side(a, shares[0]), side(b, shares[1])
             for head in heads:
-                blocks[head.name].append(_head_rows(head, sides))
+                features, priors = inputs_of(head, sides)
+                parts = np.stack(np.split(features, len(priors)), axis=1)
+                blocks[head.name].append(HeadRows(parts, np.stack(priors, axis=1)))
             values = _columns(m, (a, b)) | {
                 "measurement": len(tables),
                 "pair": number,

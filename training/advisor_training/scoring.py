@@ -139,7 +139,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     by_pair = [
         _alike(
             [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
-            pair.beside_itself,
+            pair.jobs[0] == pair.jobs[1],
         )
         for pair in pairs
     ]
@@ -337,6 +337,11 @@ def error(expected: Floats, measured: Floats) -> Error | None:
         return None
     errors = 100 * np.abs(expected[known] / measured[known] - 1)
     return Error(float(errors.mean()), float(np.median(errors)))
+
+
+def rounded_percent(part: float | np.floating) -> float:
+    """A part in percent, as reports keep it."""
+    return round(100 * float(part), 3)
 
 
 LOW_END = 0.95
@@ -588,7 +593,10 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
-    ways = dict(_measured_ways(measurement))
+    # Every way that was measured; exclusive comes from the jobs alone.
+    ways = {str(split): result for split, result in measurement.nine.items()}
+    others = {name: BASELINES[name](measurement) for name in BASELINES if name != "equal"}
+    ways |= {name: way for name, way in others.items() if way}
     result = ways.get(name)
     # The best way of the scope as measured; allowed ones first.
     within = {n: way for n, way in ways.items() if _in_scope(n, question.scope)}
@@ -616,16 +624,6 @@ def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> 
             for baseline, find in BASELINES.items()
             if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
         },
-    )
-
-
-def _measured_ways(measurement: Measurement) -> Iterator[tuple[str, SplitResult]]:
-    """Every way that was measured, by name; exclusive comes from the jobs alone."""
-    yield from ((str(split), result) for split, result in measurement.nine.items())
-    yield from (
-        (name, result)
-        for name in ("uncapped", "time-sliced", "exclusive")
-        if (result := BASELINES[name](measurement))
     )
 
 
@@ -717,10 +715,9 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_percent=100 * worst.fraction,
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
-        over={name: _over(ratios) for name, ratios in over.items() if ratios},
+        over={
+            name: Over(len(r), 100 * (statistics.mean(r) - 1), 100 * (statistics.median(r) - 1))
+            for name, r in over.items()
+            if r
+        },
     )
-
-
-def _over(ratios: Sequence[float]) -> Over:
-    means = statistics.mean(ratios), statistics.median(ratios)
-    return Over(len(ratios), 100 * (means[0] - 1), 100 * (means[1] - 1))

@@ -27,7 +27,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
-from advisor.predict.profiles import COLUMNS, IDLE, Floats, Profile, filled
+from advisor.predict.profiles import COLUMNS, IDLE, Floats, filled
 from advisor_models.model_predictor import KNOWN_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,
@@ -67,6 +67,7 @@ from advisor_training.learners import (
     PART_OF_FEATURES,
     SEED,
     TREES,
+    Draw,
     HeadLearner,
     HeldOut,
     Learner,
@@ -79,6 +80,7 @@ from advisor_training.learners import (
     learned_from,
     learners_for,
     leave_one_job_out,
+    leave_out,
     predicted,
 )
 from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
@@ -143,22 +145,22 @@ def carry_over(
         )
     jobs = rows.take(~mask).jobs
     own = sorted(set(rows.take(mask).jobs) - set(jobs))
-    tested: list[HeldOut] = []
-    rest: list[HeldOut] = []
-    for count, job in enumerate(jobs, 1):
-        fitted = learner(rows.take(~mask & ~rows.of(job)))
-        if (mask & rows.of(job)).any():
-            tested.append(predicted(fitted, rows, mask & rows.of(job), job))
-        rest.append(predicted(fitted, rows, ~mask & rows.of(job), job))
-        if progress:
-            progress(name, count, len(jobs))
+    draws = [Draw(job, ~mask & ~rows.of(job), rows.of(job)) for job in jobs]
+    found = leave_out(
+        rows,
+        learner,
+        draws,
+        lambda _, done, total: progress(name, done, total) if progress else None,
+    )
     if own:
         fitted = learner(rows.take(~mask))
-        tested += [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
-    known = joined(rest)
+        more = [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
+        found = joined([found, *more])
+    is_tested = mask[found.row]
+    known = found.take(~is_tested)
     return Carried(
         left_out=name,
-        held_out=joined(tested),
+        held_out=found.take(is_tested),
         bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
         learned_pairs=len(np.unique(rows.pair[~mask])),
         learners=learners,
@@ -200,18 +202,13 @@ def fits(rows: Rows) -> int:
     return count
 
 
-def parts_held(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, float]:
-    """By head, the part within the intervals of the other GPU models."""
-    return {
-        name: held(found, carried.bounds[name])
-        for name, found in _residuals(carried, rows, held_out).items()
-    }
-
-
 def mean_held(carried: Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
-    """The same, the mean over draws."""
-    parts = [parts_held(carried, rows, held_out) for held_out in draws]
-    return {name: float(np.mean([part[name] for part in parts])) for name in carried.bounds}
+    """By head, the part within the intervals of the other GPU models, the mean over draws."""
+    found = [_residuals(carried, rows, held_out) for held_out in draws]
+    return {
+        name: float(np.mean([held(of_draw[name], bounds) for of_draw in found]))
+        for name, bounds in carried.bounds.items()
+    }
 
 
 def widenings(carried: Carried, rows: Rows) -> dict[str, float]:
@@ -414,8 +411,18 @@ def make_training_set(
     """
     data = make_data(points, profiled, references, left_out)
     used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
-    usual = _usual([data.profiles[key] for key in sorted(used)])
-    fill = {**usual, **{name: round(w, 3) for name, w in data.active_idle_fill.items()}}
+    of_jobs = [data.profiles[key] for key in sorted(used)]
+    columns = {name: np.array([p.values[name][-1] for p in of_jobs]) for name in COLUMNS}
+    columns[IDLE] = np.array([p.idle_power_w for p in of_jobs])
+    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    if not len(known[IDLE]):
+        raise InputError(
+            "no profile of the pairs' jobs has the power of the idle GPU",
+            why="the power of a pair is predicted from it",
+            fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
+        )
+    fill = {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
+    fill |= {name: round(w, 3) for name, w in data.active_idle_fill.items()}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
     rows = make_rows(data.pairs, profiles, KNOWN_HEADS)
@@ -491,25 +498,13 @@ def fit_model(
 def dataset_sha256(points: Iterable[Point]) -> str:
     """A hash of points that does not depend on their order."""
     # Empty columns do not count: points stay the same where a column is added.
-    rows = (
-        {name: value for name, value in row.items() if value is not None}
+    lines = sorted(
+        json.dumps(
+            {name: value for name, value in row.items() if value is not None}, sort_keys=True
+        )
         for row in map(to_row, points)
     )
-    lines = sorted(json.dumps(row, sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _usual(profiles: Sequence[Profile]) -> dict[str, float]:
-    columns = {name: np.array([p.values[name][-1] for p in profiles]) for name in COLUMNS}
-    columns[IDLE] = np.array([p.idle_power_w for p in profiles])
-    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    if not len(known[IDLE]):
-        raise InputError(
-            "no profile of the pairs' jobs has the power of the idle GPU",
-            why="the power of a pair is predicted from it",
-            fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
-        )
-    return {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
 
 
 def _figures(
@@ -520,7 +515,7 @@ def _figures(
     for name in SCORED:
         scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
-        found[f"{word}"] = float(scores.mean())
+        found[word] = float(scores.mean())
         found[f"{word}_p10"] = float(np.quantile(scores, 0.1))
         found[f"{word}_worst"] = float(scores.min())
     rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")

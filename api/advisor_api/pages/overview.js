@@ -3,7 +3,7 @@
 import { html, link, table } from "./elements.js";
 import { content, run } from "./frame.js";
 import { drawable, speedStrip } from "./launch_strips.js";
-import { countedNames, powerOf, savedOf, speedOf, stateTag } from "./launch_words.js";
+import { countedNames, powerOf, savedOf, speedText, stateTag } from "./launch_words.js";
 import { clock, duration, energy, percent, withUnit } from "./numbers.js";
 import { card, shape } from "./overview_card.js";
 import { nothing, saved } from "./overview_saved.js";
@@ -82,7 +82,7 @@ function strip(launch) {
 function speeds(launch) {
   const told = launch.jobs.map((job, n) => {
     const expected = launch.forecast?.jobs[n];
-    return beside(percent(speedOf(job)), expected && !job.joined_at ? percent(expected.rate.value / expected.solo_rate) : null);
+    return beside(speedText(job), expected && !job.joined_at ? percent(expected.rate.value / expected.solo_rate) : null);
   });
   return told.flatMap((one, n) => (n ? [", ", one] : [one]));
 }

@@ -82,15 +82,6 @@ class Selection:
     points: tuple[PairPoint, ...]
     left_out: Mapping[str, int]
 
-    @property
-    def summary(self) -> str:
-        """One line for a reader: "12 of 1800 points left out: 7 counter-mismatch, 5 failed"."""
-        count = sum(self.left_out.values())
-        line = f"{count} of {count + len(self.points)} points left out"
-        most_first = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
-        reasons = ", ".join(f"{number} {flag}" for flag, number in most_first)
-        return f"{line}: {reasons}" if reasons else line
-
 
 def select(points: Iterable[PairPoint]) -> Selection:
     """The points that passed every cross-check.

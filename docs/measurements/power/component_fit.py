@@ -153,7 +153,7 @@ def judge(weights: ComponentWeights, points: Iterable[SoloPoint | PairPoint]) ->
         found = activity_of(point)
         if found is None or not point.power_w:
             continue
-        expected = weights.watts(found)
+        expected = float(found.terms(weights.highest_clock_mhz) @ weights.values)
         limited = min(expected, point.power_limit_w or expected)
         yield Judged(point, limited / point.power_w - 1)
 

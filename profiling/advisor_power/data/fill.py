@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from advisor.errors import InputError
 from advisor.predict.features import Float32s
 from advisor.wire.power import InputFingerprint
-from advisor_power.data.language import DTYPES, WORDS, Call, Operand, OperandPair, width
+from advisor_power.data.language import DTYPES, WIDTHS, WORDS, Call, Operand, OperandPair
 from advisor_power.data.tensor_file import Matrix, Tensor, TensorFile, open_tensors, shown
 
 STORAGE: dict[str, tuple[Any, Any]] = {
@@ -199,7 +199,11 @@ def pinned(pair: OperandPair) -> OperandPair:
         if operand.source.name != FILE:
             return operand
         if operand.source not in known:
-            known[operand.source] = _pinned(operand.source)
+            found, tensor = _tensor(operand.source)
+            sha256 = found.sha256(tensor)
+            if (given := operand.source.named("sha256")) is not None:
+                _check_hash(operand.source, given, sha256)
+            known[operand.source] = _with_hash(operand.source, sha256)
         return replace(operand, source=known[operand.source])
 
     return replace(pair, a=of(pair.a), b=of(pair.b))
@@ -229,14 +233,6 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
         )
     with np.errstate(over="ignore", invalid="ignore"):
         return matrix[: shape[0], : shape[1]].astype(np.float32)
-
-
-def _pinned(source: Call) -> Call:
-    found, tensor = _tensor(source)
-    sha256 = found.sha256(tensor)
-    if (given := source.named("sha256")) is not None:
-        _check_hash(source, given, sha256)
-    return _with_hash(source, sha256)
 
 
 def _tensor(source: Call) -> tuple[TensorFile, Tensor]:
@@ -305,7 +301,7 @@ def fill(
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
             bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
-            changed: Any = _CHANGES[call.name](random, bits, width(dtype), *call.values)
+            changed: Any = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
             matrix = changed.view(STORAGE[dtype][0])
     return Filled(matrix, _non_finite(matrix, dtype), saturated)
 
@@ -350,9 +346,9 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
             fix="name the same type in both places, or leave the cast out",
         )
     for call in operand.operations:
-        if WORDS[call.name].stage == "bit" and call.values[-1] > width(dtype):
+        if WORDS[call.name].stage == "bit" and call.values[-1] > WIDTHS[dtype]:
             raise InputError(
-                f"{call} changes more bits than {dtype} has", fix=f"it has {width(dtype)}"
+                f"{call} changes more bits than {dtype} has", fix=f"it has {WIDTHS[dtype]}"
             )
         if call.name == "prune":
             of = int(call.arguments[0].partition(":")[2])

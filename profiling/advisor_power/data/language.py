@@ -19,13 +19,8 @@ Stage: TypeAlias = Literal["source", "value", "cast", "bit"]
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 """fp8 is e4m3. tf32 is stored as fp32; the tensor core drops its 13 lowest bits."""
 
-_BITS_OF = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e5m2": 8, "int8": 8}
-
-
-def width(dtype: str) -> int:
-    """Return the bits of an element as stored; fp8_e5m2 occurs in files only."""
-    return _BITS_OF[dtype]
-
+WIDTHS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "fp8_e5m2": 8, "int8": 8}
+"""Bits of an element as stored; fp8_e5m2 occurs in files only."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _VALUE = r'"(?:[^"\\]|\\.)*"|[^\s,()|;"]*'
@@ -259,7 +254,10 @@ def parse_operands(text: str) -> OperandPair:
         if name in ("a", "b"):
             operands[name], at = _operand(text, at)
         else:
-            settings[name], at = _setting(text, at, name)
+            found = _SETTING.match(text, at)
+            assert found is not None
+            value = _canonical(text, found.start(1), found[1], name, _SETTINGS[name])
+            settings[name], at = value, found.end()
         if text[at:] and text[at] != ";":
             what = f"';' was expected, not {_shown(text, at)}"
             raise _error(text, at, what, "end the operand, or part its operations by |")
@@ -283,12 +281,6 @@ def _field(text: str, at: int, before: set[str]) -> tuple[str, int]:
     if name in before:
         raise _error(text, begin, f"{name} is there twice", "leave one of them out")
     return name, found.end()
-
-
-def _setting(text: str, at: int, name: str) -> tuple[str, int]:
-    found = _SETTING.match(text, at)
-    assert found is not None
-    return _canonical(text, found.start(1), found[1], name, _SETTINGS[name]), found.end()
 
 
 def _operand(text: str, at: int) -> tuple[Operand, int]:
@@ -317,8 +309,15 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
+    if word.stage not in stages and "source" in stages:
+        fix = "an operand begins with one"
+        raise _error(text, begin.start(1), f"{name} is no source", fix)
     if word.stage not in stages:
-        raise _misplaced(text, begin.start(1), name, stages)
+        why = {
+            "source": "an operand has one source, its first word",
+            "cast": "a matrix is cast once, before operations on bits",
+        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
+        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
     found = word.pattern.match(text, at)
     if found is None:
         takes = word.usage or "nothing"
@@ -359,16 +358,6 @@ def _unknown(text: str, at: int, name: str, names: tuple[str, ...], kind: str) -
     return _error(text, at, f"no {kind} is called {shown}", fix)
 
 
-def _misplaced(text: str, at: int, name: str, stages: tuple[Stage, ...]) -> InputError:
-    if "source" in stages:
-        return _error(text, at, f"{name} is no source", "an operand begins with one")
-    why = {
-        "source": "an operand has one source, its first word",
-        "cast": "a matrix is cast once, before operations on bits",
-    }.get(WORDS[name].stage, "operations on values come before the cast, and not after random_bits")
-    return _error(text, at, f"{name} cannot stand here", why)
-
-
 def _error(text: str, at: int, what: str, fix: str) -> InputError:
     before = text[:at]
     line = before.count("\n") + 1
@@ -405,20 +394,16 @@ def _parts(_: str) -> Sequence[float]:
 
 
 def _bits(dtype: str) -> Sequence[float]:
-    return tuple(sorted({round(part * width(dtype)) for part in _PARTS}))
+    return tuple(sorted({round(part * WIDTHS[dtype]) for part in _PARTS}))
 
 
-def _spreads(dtype: str) -> Sequence[float]:
-    return (1, 2, 4, 8, 16, 32) if dtype in _NARROW else (1, 8, 32, 128, 1024, 4096)
-
-
-def _means(dtype: str) -> Sequence[float]:
-    return (0, 8, 16, 32, 64, 120) if dtype in _NARROW else (0, 16, 64, 256, 1024, 4096)
+def _by_type(narrow: Sequence[float], wide: Sequence[float]) -> Callable[[str], Sequence[float]]:
+    return lambda dtype: narrow if dtype in _NARROW else wide
 
 
 SWEEPS: tuple[_Sweep, ...] = (
-    _Sweep(1, _spreads, "normal(0,{x})"),
-    _Sweep(2, _means, "normal({x},1)"),
+    _Sweep(1, _by_type((1, 2, 4, 8, 16, 32), (1, 8, 32, 128, 1024, 4096)), "normal(0,{x})"),
+    _Sweep(2, _by_type((0, 8, 16, 32, 64, 120), (0, 16, 64, 256, 1024, 4096)), "normal({x},1)"),
     _Sweep(3, lambda _: (1, 2, 8, 32, 128, 512), "unique({x},0,{sd})"),
     _Sweep(4, _bits, "unique(1,0,{sd})|flip({x})"),
     _Sweep(5, _bits, "unique(1,0,{sd})|randomize(low,{x})"),

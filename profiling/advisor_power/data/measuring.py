@@ -11,7 +11,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from datetime import datetime
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -92,7 +92,22 @@ class InputCase:
 def case_of(operands: str, shape: ProductShape, dtype: str) -> InputCase:
     """A case that can be computed, by its canonical text."""
     text = str(pinned(parse_operands(operands)))
-    _check_shape(shape, dtype)
+    m, n, k = shape
+    # The library refuses other sizes of these types: of n and k; of m as well where it is fp8.
+    multiple = {"fp8": 16, "int8": 8}.get(dtype, 1)
+    sizes = (m, n, k) if dtype == "fp8" else (n, k)
+    if odd := [size for size in sizes if size % multiple]:
+        raise InputError(
+            f"a product of {m}x{n}x{k} in {dtype} has a side of {odd[0]}",
+            why=f"cuBLAS multiplies {dtype} only in multiples of {multiple}",
+            fix=f"take multiples of {multiple}, or another --dtype",
+        )
+    if dtype == "int8" and m < _INT8_LEAST_M:
+        raise InputError(
+            f"a product of int8 with {m} rows",
+            why=f"PyTorch multiplies int8 from {_INT8_LEAST_M} rows on",
+            fix="take more rows, or another --dtype",
+        )
     return InputCase(operands=text, shape=shape, dtype=dtype)
 
 
@@ -111,26 +126,6 @@ def parse_shape(text: str) -> ProductShape:
         )
     m, n, k = (int(size) for size in sizes)
     return m, n, k
-
-
-def _check_shape(shape: ProductShape, dtype: str) -> None:
-    m, n, k = shape
-    # The library refuses other sizes of these types: of n and k; of m as well where it is fp8.
-    multiple = {"fp8": 16, "int8": 8}.get(dtype, 1)
-    sizes = (m, n, k) if dtype == "fp8" else (n, k)
-    odd = [size for size in sizes if size % multiple]
-    if odd:
-        raise InputError(
-            f"a product of {m}x{n}x{k} in {dtype} has a side of {odd[0]}",
-            why=f"cuBLAS multiplies {dtype} only in multiples of {multiple}",
-            fix=f"take multiples of {multiple}, or another --dtype",
-        )
-    if dtype == "int8" and m < _INT8_LEAST_M:
-        raise InputError(
-            f"a product of int8 with {m} rows",
-            why=f"PyTorch multiplies int8 from {_INT8_LEAST_M} rows on",
-            fix="take more rows, or another --dtype",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +220,9 @@ class InputPower:
     @property
     def energy_above_idle_pj(self) -> float | None:
         """The same, less the power of the idle card."""
-        return (
-            None
-            if self.idle_w is None
-            else (self.power_w.value - self.idle_w) * (self._pj_per_watt)
-        )
+        if self.idle_w is None:
+            return None
+        return (self.power_w.value - self.idle_w) * self._pj_per_watt
 
     @property
     def at_limit(self) -> bool:
@@ -489,29 +482,6 @@ class RefusedError(JobError):
     """One case cannot be computed; others can."""
 
 
-class _InputBench(Protocol):
-    """Computes one case after the other on one GPU."""
-
-    @property
-    def conditions(self) -> Conditions:
-        """Where it computes."""
-        ...
-
-    def idle_w(self) -> float | None:
-        """Power while nothing is computed; ends what runs."""
-        ...
-
-    def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
-        """What the outputs of one case were, and its window; it runs on afterwards.
-
-        Raises:
-            RefusedError: it cannot be computed; the next one may.
-            JobError: the workload ended or hangs.
-            BusyError: somebody else computes on the GPU.
-        """
-        ...
-
-
 REFERENCE_EVERY = 8  # cases between two references
 _T_95 = 2.26  # Student's t, of the ten batches that an error is made of
 
@@ -527,7 +497,7 @@ class InputRun:
     """
 
     name: str
-    bench: _InputBench
+    bench: "_LiveInputBench"
     filling: _Fill
     keep: RecordLines[InputPower]
     knows_sensor: bool = True
@@ -559,7 +529,7 @@ def measure_cases(
     if not missing:
         return outcome
     idle_w = run.bench.idle_w()
-    order, begun_s = with_references(missing), time.monotonic()
+    order, begun_s = [*with_references(missing)], time.monotonic()
     with closing(run.filling(case for case, _ in order)) as matrices:
         for done, ((case, is_reference), (_, future)) in enumerate(
             zip(order, matrices, strict=True), start=1
@@ -575,17 +545,15 @@ def measure_cases(
     return outcome
 
 
-def with_references(cases: Iterable[InputCase]) -> list[tuple[InputCase, bool]]:
+def with_references(cases: Iterable[InputCase]) -> Iterator[tuple[InputCase, bool]]:
     """The cases in order, each kind of work between references of that kind, marked as such."""
-    order: list[tuple[InputCase, bool]] = []
     kinds = itertools.groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
     for reference, group in kinds:
         for number, case in enumerate(group):
             if number % REFERENCE_EVERY == 0:
-                order.append((reference, True))
-            order.append((case, False))
-        order.append((reference, True))
-    return order
+                yield reference, True
+            yield case, False
+        yield reference, True
 
 
 def _measured(
@@ -664,7 +632,13 @@ class _LiveInputBench:
         return measure_idle(self.worker.source, self.clock, self.rules)
 
     def measure(self, case: InputCase, matrices: Matrices) -> tuple[OutputCheck, MeasuredWindow]:
-        """One case, which runs on afterwards."""
+        """What the outputs of one case were, and its window; it runs on afterwards.
+
+        Raises:
+            RefusedError: it cannot be computed; the next one may.
+            JobError: the workload ended or hangs.
+            BusyError: somebody else computes on the GPU.
+        """
         outputs = self._load(case, matrices)
         watch = WindowInputs(
             counts=(self.worker.job.count,),

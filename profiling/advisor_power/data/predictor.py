@@ -51,7 +51,6 @@ from advisor_models.registry import (
     file_faults,
     trees_file,
     whole_file,
-    write_parsed,
 )
 from advisor_power.components import SM_POWER_EXPONENT
 from advisor_power.data.fill import (
@@ -204,7 +203,19 @@ class Known:
             )
         units = card.units if units is None else units
         check_card_units(units, card.gpu_model)
-        _check_shape(of, shape)
+        times, alike = min(
+            (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
+            for pace in of
+        )
+        if times > _MOST_TIMES:
+            asked, known = ("x".join(map(str, sides)) for sides in (shape, alike))
+            raise InputError(
+                f"a product of {asked} is unlike all that were measured in {dtype}",
+                why=f"a side is {times:.3g} times off that of {known}: a product that waits for "
+                "memory or for its launch runs and draws otherwise, which the model does not know",
+                fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power "
+                f"input --shape {asked}",
+            )
 
         def distance(pace: _Pace) -> tuple[float, float]:
             sides = zip(pace.shape, shape, strict=True)
@@ -231,23 +242,6 @@ class Known:
         """Power limit of a GPU model; infinite where it is not known."""
         found = self.card(gpu_model).power_limit_w
         return math.inf if found is None else found
-
-
-def _check_shape(paces: Sequence[_Pace], shape: tuple[int, int, int]) -> None:
-    """Whether one of the paces is of a shape that is not too far off."""
-    times, nearest = min(
-        (max(max(a / b, b / a) for a, b in zip(pace.shape, shape, strict=True)), pace.shape)
-        for pace in paces
-    )
-    if times > _MOST_TIMES:
-        asked, known = ("x".join(map(str, sides)) for sides in (shape, nearest))
-        raise InputError(
-            f"a product of {asked} is unlike all that were measured in {paces[0].dtype}",
-            why=f"a side is {times:.3g} times off that of {known}: a product that waits for memory "
-            "or for its launch runs and draws otherwise, which the model does not know",
-            fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power input "
-            f"--shape {asked}",
-        )
 
 
 def known_of(points: Sequence[InputPoint]) -> Known:
@@ -464,15 +458,15 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
 
 def _read_input_manifest(folder: Path) -> InputManifest:
     """The manifest of a folder alone."""
-    return _parsed(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
+    return parsed_manifest(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
-def write_input_manifest(folder: Path, manifest: InputManifest) -> None:
-    """Write the manifest next to its files."""
-    write_parsed(folder, manifest, _parsed)
+def parsed_manifest(path: Path, text: bytes) -> InputManifest:
+    """The manifest in a file with this text.
 
-
-def _parsed(path: Path, text: bytes) -> InputManifest:
+    Raises:
+        ModelError: it is none, or of another version.
+    """
     with ModelError.instead_of(
         ValueError, f"{path} is not the manifest of a model of power by data", fix=_RETRAIN
     ):

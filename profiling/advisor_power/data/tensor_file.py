@@ -170,8 +170,32 @@ def open_tensors(path: Path) -> TensorFile:
         raise InputError(f"{shown(name)} cannot be read", why=str(error)) from error
     mapped.madvise(mmap.MADV_RANDOM)  # a sample must not read what lies around it
     is_npy = mapped[: len(_NPY)] == _NPY
-    if not is_npy:
-        _check_kind(name, path.suffix.lower(), mapped[:64])
+    if not is_npy and mapped[8:9] != b"{":
+        suffix, start = path.suffix.lower(), mapped[:64]
+        _refuse(
+            name,
+            (
+                start.startswith(b"PK\x03\x04"),
+                "it is an archive, of PyTorch (a pickle) or npz",
+                f"of npz save each array as npy. Of PyTorch: {_CONVERT}",
+            ),
+            (suffix in _PICKLE_SUFFIXES or start[:2] in _PICKLES, "it is a pickle", _CONVERT),
+            (
+                start.startswith(b"version https://git-lfs"),
+                "it is a pointer of Git LFS, not the file",
+                "git lfs pull",
+            ),
+            (
+                suffix == ".json",
+                "it is JSON, not tensors",
+                "name a .safetensors file that it lists",
+            ),
+            (
+                suffix not in (".safetensors", ".npy"),
+                "it is neither safetensors nor npy",
+                "convert it to one of both",
+            ),
+        )
     # The view is let go of, so that nothing but arrays keeps the file mapped.
     with memoryview(mapped) as data:
         return TensorFile(path, (npy_in if is_npy else safetensors_in)(name, data), mapped)
@@ -316,36 +340,6 @@ def _count(number: int) -> str:
 
 def _printable(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
-
-
-def _check_kind(name: str, suffix: str, start: bytes) -> None:
-    """Refuse a file that is known to be something else than safetensors."""
-    if start[8:9] == b"{":
-        return
-    _refuse(
-        name,
-        (
-            start.startswith(b"PK\x03\x04"),
-            "it is an archive, of PyTorch (a pickle) or npz",
-            f"of npz save each array as npy. Of PyTorch: {_CONVERT}",
-        ),
-        (suffix in _PICKLE_SUFFIXES or start[:2] in _PICKLES, "it is a pickle", _CONVERT),
-        (
-            start.startswith(b"version https://git-lfs"),
-            "it is a pointer of Git LFS, not the file",
-            "git lfs pull",
-        ),
-        (
-            suffix == ".json",
-            "it is JSON, not tensors",
-            "name a .safetensors file that it lists",
-        ),
-        (
-            suffix not in (".safetensors", ".npy"),
-            "it is neither safetensors nor npy",
-            "convert it to one of both",
-        ),
-    )
 
 
 def _refuse(file: str, *faults: tuple[bool, str, str]) -> None:

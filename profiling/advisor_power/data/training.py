@@ -20,12 +20,11 @@ import numpy.typing as npt
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.files import PUBLIC_FILE, replace_file
 from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.known import input_points_sha256, input_points_text
-from advisor_models.registry import LearnerSettings, LogBounds, hashes, version_of
+from advisor_models.registry import LearnerSettings, LogBounds, hashes, version_of, write_parsed
 from advisor_power.components import non_negative_least_squares
 from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair
@@ -43,8 +42,8 @@ from advisor_power.data.predictor import (
     feature_matrix,
     held_to,
     known_of,
+    parsed_manifest,
     parts,
-    write_input_manifest,
 )
 from advisor_training.intervals import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
@@ -402,10 +401,7 @@ def learnable(
 
 
 def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
-    """Write a model with its points; the manifest comes last, so that a half is no model.
-
-    The time of its newest point is that of the model.
-    """
+    """Write a model with its points; the time of the newest of them is that of the model."""
     points, by_type = trained.points, _by_type(trained.points)
     asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in by_type.items()}
     contents = {**trees_files(trained.model.trees, asked), POINTS: input_points_text(points)}
@@ -436,13 +432,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
         files=hashes(contents),
     )
     manifest = replace(unnamed, version=version_of(unnamed))
-
-    def write(folder: Path) -> None:
-        for name, data in contents.items():
-            replace_file(folder / name, data, PUBLIC_FILE)
-        write_input_manifest(folder, manifest)
-
-    write_model(folder, write)
+    write_model(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
     return manifest
 
 
@@ -451,11 +441,9 @@ def _finite(points: _Points) -> npt.NDArray[np.bool_]:
 
     All of a type that has only one pattern with finite sums.
     """
-    patterns: dict[str, set[str]] = {}
-    for p in points:
-        if not p.features["sum_non_finite"]:
-            patterns.setdefault(p.dtype, set()).add(p.group)
-    few = {p.dtype for p in points if len(patterns.get(p.dtype, ())) < 2}
+    finite = {(p.dtype, p.group) for p in points if not p.features["sum_non_finite"]}
+    patterns = Counter(dtype for dtype, _ in finite)
+    few = {p.dtype for p in points if patterns[p.dtype] < 2}
     return np.array([p.dtype in few or not p.features["sum_non_finite"] for p in points])
 
 

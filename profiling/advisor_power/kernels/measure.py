@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +39,9 @@ from advisor_power.kernels.runs import (
     IDLE,
     STANDARD_ERRORS_95,
     GaplessRun,
-    KernelBench,
     KernelPlan,
     KernelReady,
+    LiveKernelBench,
     Run,
     RunRequest,
     Sensors,
@@ -55,7 +56,6 @@ from advisor_power.kernels.runs import (
     end_powers,
     energy_by_difference,
     least_gap_s,
-    longest,
     make_plan,
     mean_of,
     naive_curve,
@@ -64,6 +64,7 @@ from advisor_power.kernels.runs import (
     start_s,
     stitch,
 )
+from advisor_power.sensor.analysis import level_times, window_parts
 from advisor_profiling.window import FEWEST_READINGS
 from advisor_profiling.window import Clock as LiveClock
 
@@ -79,6 +80,7 @@ _PARTS = 4
 begins within a bin sees of that would be taken for a difference between bins."""
 
 _DELAYS = 8  # of those within the spread, how many are looked at
+_LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class Curve:
 
     def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Mean power between two times, and half of its 95 % interval."""
-        weights = _overlaps(np.array([end_s]), end_s - begin_s, self.edges_s)[0]
+        bins = [level_times([bin_s]) for bin_s in pairwise(self.edges_s.tolist())]
+        weights = window_parts(bins, np.array([end_s]), end_s - begin_s)[0]
         sigma = float(np.sqrt(weights @ self.covariance @ weights))
         return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
 
@@ -157,9 +160,13 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     parts_s = np.interp(np.arange(bins * _PARTS + 1) / _PARTS, np.arange(bins + 1), edges_s)
     inside = stitched.tau_s <= edges_s[-1] - sensor.late_s
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
-    ends_s = [tau_s + late_s for late_s in _late_s(sensor)]
-    matrices = np.stack([_parts(ends, sensor, parts_s) for ends in ends_s])
-    before_w = stitched.base_w * np.stack([_before(ends, sensor) for ends in ends_s])
+    late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
+    ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
+    spans_s = (-_LONG_BEFORE_S, 0.0), *pairwise(parts_s.tolist())
+    levels = [level_times([span_s]) for span_s in spans_s]
+    seen = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
+    seen = seen.reshape(*ends_s.shape, len(levels))
+    matrices, before_w = seen[:, :, 1:], stitched.base_w * seen[:, :, 0]
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
     # Readings are weighed anew by the curve that came out.
@@ -170,42 +177,6 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     means = np.kron(np.eye(bins), np.full((1, _PARTS), 1 / _PARTS))
     counts, _ = np.histogram(tau_s, edges_s)
     return Curve(edges_s, means @ solution, means @ covariance @ means.T, counts.astype(np.float64))
-
-
-def _late_s(sensor: PowerChannel) -> list[float]:
-    if not sensor.late_s:
-        return [0.0]
-    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5
-    return [float(part) for part in sensor.delay_spread_ms / 1000 * parts]
-
-
-def _before(ends_s: Floats, sensor: PowerChannel) -> Floats:
-    """Part of each reading that is of what was before the run."""
-    if sensor.response == "mean":
-        return np.asarray(np.clip(1 - ends_s / (sensor.window_ms / 1000), 0, 1), dtype=np.float64)
-    return _forgotten(ends_s, sensor)
-
-
-def _parts(ends_s: Floats, sensor: PowerChannel, edges_s: Floats) -> Floats:
-    """Part of each reading that is of each bin, shape (readings, bins)."""
-    if sensor.response == "mean":
-        return _overlaps(ends_s, sensor.window_ms / 1000, edges_s)
-    left = _forgotten(ends_s[:, None] - edges_s[None, :], sensor)
-    return np.asarray(left[:, 1:] - left[:, :-1], dtype=np.float64)
-
-
-def _forgotten(since_s: Floats, sensor: PowerChannel) -> Floats:
-    """Part of an exponential response that is of what was before that time."""
-    constant_s = sensor.window_ms / 1000 / 2
-    return np.asarray(np.exp(-np.maximum(since_s, 0) / constant_s), dtype=np.float64)
-
-
-def _overlaps(ends_s: Floats, window_s: float, edges_s: Floats) -> Floats:
-    """Part of each window that lies in each bin, shape (windows, bins)."""
-    last = np.minimum(ends_s[:, None], edges_s[None, 1:])
-    first = np.maximum(ends_s[:, None] - window_s, edges_s[None, :-1])
-    overlaps = np.clip(last - first, 0, None)
-    return np.asarray(overlaps / window_s, dtype=np.float64)
 
 
 def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floats]:
@@ -466,7 +437,10 @@ def analyse(
                 difference = replace(difference, curve_j=None, differ=None)
     settled_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
     sse_w = curve and _execution_power(curve, runs, sse)
-    ssp_w = _ssp_power(runs, channel, found.ssp_execution)
+    ssp_w = None
+    if (first := found.ssp_execution) is not None:
+        powers = end_powers([run for run in runs if run.executions >= first], channel)
+        ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
     dropped = Counter(run.dropped for run in every if run.dropped)
     if chosen.dropped:
@@ -532,7 +506,8 @@ def _curve(
     if len(runs) < _LEAST_GOLDEN:
         why = f"only {len(runs)} golden runs: it takes {_LEAST_GOLDEN} (more with --runs)"
         return None, stitched.base_w, why
-    length_s = float(np.median([run.length_s for run in longest(runs)]))
+    most = max(run.executions for run in runs)
+    length_s = float(np.median([run.length_s for run in runs if run.executions == most]))
     edges_s = bin_edges(length_s, execution_s, resolution_s)
     if len(stitched.tau_s) < len(edges_s):
         why = f"{len(stitched.tau_s)} readings are too few for {len(edges_s) - 1} bins"
@@ -564,25 +539,13 @@ def _difference(
         return counter
     short, long = min(b.executions for b in whole), max(b.executions for b in whole)
     found = Difference(first=short + 1, last=long, counter=counter)
-    return found if curve is None else _compared(found, curve, runs)
-
-
-def _compared(found: Difference, curve: Curve, runs: Sequence[Run]) -> Difference:
-    """With what the curve says of the same executions."""
-    short, long = found.first - 1, found.last
+    if curve is None:
+        return found
+    # What the curve says of the same executions.
     begin_s, end_s = (start_s(runs, place) for place in (short, long))
     mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
     curve_j = mean_w * (end_s - begin_s) / (long - short)
-    return replace(found, curve_j=curve_j, differ=found.counter.value / curve_j - 1)
-
-
-def _ssp_power(
-    runs: Sequence[Run], channel: PowerChannel, ssp_execution: int | None
-) -> Estimate | None:
-    if ssp_execution is None:
-        return None
-    powers = end_powers([r for r in runs if r.executions >= ssp_execution], channel)
-    return mean_of(powers) if powers else None
+    return replace(found, curve_j=curve_j, differ=counter.value / curve_j - 1)
 
 
 def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
@@ -645,23 +608,12 @@ class _Head:
     found: _RunLengths
 
 
-@dataclass(frozen=True, slots=True)
-class _Runner:
-    """Makes runs of one bench with random gaps, after the operation before or nothing."""
-
-    bench: KernelBench
-    channel: PowerChannel
-    lead_s: float
-    random: random.Random
-
-    def run(self, executions: int) -> Run:
-        """One run after a random gap."""
-        gap_s = least_gap_s(self.channel) + self.random.uniform(0, self.channel.period_ms / 1000)
-        return self.bench.run(RunRequest(executions, gap_s, self.lead_s))
+_RunOf = Callable[[int], Run]
+"""Makes a run of so many executions."""
 
 
 def measure_operation(
-    bench: KernelBench,
+    bench: LiveKernelBench,
     gpu: Gpu,
     sensors: Sensors,
     wanted: WantedKernel,
@@ -675,8 +627,23 @@ def measure_operation(
     """
     begun, channel = time.monotonic(), sensors.channel
     check_resolution(channel, wanted.resolution_ms)
-    _check_fits(bench.ready.execution_s, channel, wanted)
-    runner = _Runner(bench, channel, wanted.lead_s, random.Random(0))
+    execution_s = bench.ready.execution_s
+    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
+        raise InputError(
+            f"one execution takes {execution_s * 1000:.4g} ms",
+            why="a run is several of them, so that their power can be told to be steady; power of "
+            f"more than {_LONGEST_RUN_S:g} s needs no putting together of runs",
+            fix="measure it with `advisor profile`, or take a smaller part of it",
+        )
+    if wanted.runs is not None and wanted.runs < 1:
+        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
+    chance = random.Random(0)
+
+    def run_of(executions: int) -> Run:
+        """One run after a random gap."""
+        gap_s = least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
+        return bench.run(RunRequest(executions, gap_s, wanted.lead_s))
+
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),
         operation=bench.ready.operation,
@@ -696,7 +663,7 @@ def measure_operation(
     )
     found, blocks = (None, []) if wanted.fresh else _kept(lines)
     if found is None:
-        found = _run_lengths(runner, sensors, wanted, report)
+        found = _run_lengths(bench, run_of, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=found))
     plan = _plan(found, channel, wanted)
@@ -705,7 +672,7 @@ def measure_operation(
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
     lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
-    blocks = _run_blocks(runner, lengths, count, blocks, lines.add, report)
+    blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
     made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
@@ -726,10 +693,14 @@ def _kept(
 
 
 def _run_lengths(
-    runner: _Runner, sensors: Sensors, wanted: WantedKernel, report: Report
+    bench: LiveKernelBench,
+    run_of: _RunOf,
+    sensors: Sensors,
+    wanted: WantedKernel,
+    report: Report,
 ) -> _RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
-    execution_s, channel = runner.bench.ready.execution_s, sensors.channel
+    execution_s, channel = bench.ready.execution_s, sensors.channel
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
@@ -739,8 +710,8 @@ def _run_lengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
     report(Step("without a gap, for sensors that are slow", 1))
-    stretch = runner.bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
-    search = _find_ssp(runner, report)
+    stretch = bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
+    search = _find_ssp(run_of, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=search.executions or max(executions for executions, _ in search.tried),
@@ -764,26 +735,14 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
     )
 
 
-def _check_fits(execution_s: float, channel: PowerChannel, wanted: WantedKernel) -> None:
-    """Refuse an operation whose shortest runs are longer than any run may be."""
-    if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
-        raise InputError(
-            f"one execution takes {execution_s * 1000:.4g} ms",
-            why="a run is several of them, so that their power can be told to be steady; power of "
-            f"more than {_LONGEST_RUN_S:g} s needs no putting together of runs",
-            fix="measure it with `advisor profile`, or take a smaller part of it",
-        )
-    if wanted.runs is not None and wanted.runs < 1:
-        raise InputError(f"{wanted.runs} runs show nothing", fix="ask for --runs 200, or leave it")
-
-
-def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
+def _find_ssp(
+    run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
+) -> _SspSearch:
     """How long a run must be for its power to be steady at its end.
 
     Raises:
         SourceError: hardly any reading falls into the runs.
     """
-    channel, execution_s = runner.channel, runner.bench.ready.execution_s
     runs_made, dropped = 0, Counter[str]()
 
     def end_power_w(executions: int) -> float:
@@ -792,7 +751,7 @@ def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
         for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
-            run = runner.run(executions)
+            run = run_of(executions)
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
@@ -800,7 +759,21 @@ def _find_ssp(runner: _Runner, report: Report) -> _SspSearch:
             runs_made += 1
             report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
-            raise _no_readings(runs_made, dropped)
+            if not dropped:
+                raise SourceError(
+                    f"hardly any power reading fell into {runs_made} runs",
+                    why="the instant reading of this card changes less often than the record of "
+                    "its sensor says, or not at all",
+                    fix="run `advisor power sensor` again",
+                )
+            why, times = dropped.most_common(1)[0]
+            raise SourceError(
+                f"{dropped.total()} of {runs_made} runs could not be used",
+                why=f"of {times} of them: {why}",
+                fix="measure when the card is cool and nobody else computes on it, or another card"
+                if "thermal" in why or "slowdown" in why
+                else "measure when nothing else happens on the card",
+            )
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, channel.smear_s)
@@ -816,7 +789,8 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
 
 
 def _run_blocks(
-    runner: _Runner,
+    bench: LiveKernelBench,
+    run_of: _RunOf,
     executions: tuple[int, int],
     blocks: int,
     kept: Sequence[TraceBlock],
@@ -831,31 +805,13 @@ def _run_blocks(
     before = len(done) * BLOCK_RUNS
     for number in range(len(done), blocks):
         length = executions[number % 2]
-        began, runs = runner.bench.tick(), list[Run]()
+        began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
-            runs.append(runner.run(length))
+            runs.append(run_of(length))
             made = number * BLOCK_RUNS + len(runs)
             eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))
-        block = TraceBlock(runs=tuple(runs), began=began, ended=runner.bench.tick())
+        block = TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
         keep(block)
         done.append(block)
     return done
-
-
-def _no_readings(runs: int, dropped: Counter[str]) -> SourceError:
-    if dropped:
-        why, times = dropped.most_common(1)[0]
-        return SourceError(
-            f"{dropped.total()} of {runs} runs could not be used",
-            why=f"of {times} of them: {why}",
-            fix="measure when the card is cool and nobody else computes on it, or another card"
-            if "thermal" in why or "slowdown" in why
-            else "measure when nothing else happens on the card",
-        )
-    return SourceError(
-        f"hardly any power reading fell into {runs} runs",
-        why="the instant reading of this card changes less often than the record of its sensor "
-        "says, or not at all",
-        fix="run `advisor power sensor` again",
-    )

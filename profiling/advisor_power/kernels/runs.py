@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -176,12 +176,6 @@ def durations_ms(run: Run) -> list[float]:
     return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
 
 
-def longest(runs: Sequence[Run]) -> list[Run]:
-    """The runs that have as many executions as any."""
-    most = max(run.executions for run in runs)
-    return [run for run in runs if run.executions == most]
-
-
 def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimate | str:
     """Energy of one of the executions that the longer runs have more; else why there is none.
 
@@ -260,7 +254,12 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
             why="the GPU did not answer, or the host's clock went back in all of them",
             fix="look at `nvidia-smi` and run it again",
         )
-    best = _shortest_of_each_end(usable)
+    # The shortest of the earlier and of the later half, so that a line has two ends.
+    middle = (min(p.gpu_s for p in usable) + max(p.gpu_s for p in usable)) / 2
+    early = [p for p in usable if p.gpu_s <= middle]
+    late = [p for p in usable if p.gpu_s > middle]
+    # A fifth is used: others met an interrupt or a busy core.
+    best = [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
     gpu = np.array([p.gpu_s for p in best])
     offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
     # Over less time a slope says more about the noise than about the clocks.
@@ -269,15 +268,6 @@ def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
     offset = float(np.mean(left))
     error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
     return _ClockFit(offset, drift, error)
-
-
-def _shortest_of_each_end(by_round_trip: Sequence[PingPong]) -> list[PingPong]:
-    """The shortest of the earlier and of the later half, so that a line has two ends."""
-    middle = (min(p.gpu_s for p in by_round_trip) + max(p.gpu_s for p in by_round_trip)) / 2
-    early = [p for p in by_round_trip if p.gpu_s <= middle]
-    late = [p for p in by_round_trip if p.gpu_s > middle]
-    # A fifth is used: others met an interrupt or a busy core.
-    return [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,32 +535,6 @@ class RunRequest:
     lead_s: float = 0.0
 
 
-class KernelBench(Protocol):
-    """Runs executions of one operation on one GPU."""
-
-    @property
-    def ready(self) -> KernelReady:
-        """What the workload says of itself."""
-        ...
-
-    def run(self, request: RunRequest) -> Run:
-        """One run with its readings; `dropped` says where it cannot be used.
-
-        Raises:
-            JobError: the operation failed, did not end, or needs more memory than there is.
-            SourceError: the sensor does not answer.
-        """
-        ...
-
-    def stretch(self, seconds: float) -> GaplessRun:
-        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
-        ...
-
-    def tick(self) -> CounterTick | None:
-        """Wait for a change of the energy counter; None where there is none in time."""
-        ...
-
-
 class PolledReadings:
     """Lines of a poller, as far as they are read."""
 
@@ -665,7 +629,12 @@ class LiveKernelBench:
         return run_of(said, request)
 
     def run(self, request: RunRequest) -> Run:
-        """One run with its readings."""
+        """One run with its readings; `dropped` says where it cannot be used.
+
+        Raises:
+            JobError: the operation failed, did not end, or needs more memory than there is.
+            SourceError: the sensor does not answer.
+        """
         run = self.timed(request)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
@@ -675,7 +644,7 @@ class LiveKernelBench:
         return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
 
     def stretch(self, seconds: float) -> GaplessRun:
-        """The operation without a gap for so long."""
+        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         executions = math.ceil(seconds / self.ready.execution_s)
         self.worker.source.start_window()
         run = self.timed(RunRequest(executions, 0.0))
@@ -700,7 +669,7 @@ class LiveKernelBench:
         return self.polled
 
     def tick(self) -> CounterTick | None:
-        """The next change of the energy counter; None where it does not come."""
+        """Wait for a change of the energy counter; None where there is none in time."""
         return next_tick(self.worker.source, time.monotonic, 1.0, lambda: time.sleep(0.005))
 
     def _stranger(self) -> str:
@@ -745,7 +714,13 @@ def open_kernel_bench(
         ) as worker:
             if worker.source.name != "nvml":
                 raise _no_instant(worker.gpu.model)
-            with _polling(worker, settings) as (poller, polled):
+            file = worker.folder / "power.jsonl"
+            file.touch(mode=0o600)
+            with (
+                closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
+                closing(PolledReadings(file)) as polled,
+            ):
+                poller.wait_ready()
                 yield LiveKernelBench(
                     worker=worker,
                     ready=worker.ready,
@@ -753,20 +728,6 @@ def open_kernel_bench(
                     polled=polled,
                     channel=channel,
                 )
-
-
-@contextmanager
-def _polling(
-    worker: GpuWorker[KernelReady], settings: Settings
-) -> Generator[tuple[Poller, PolledReadings]]:
-    file = worker.folder / "power.jsonl"
-    file.touch(mode=0o600)
-    with (
-        closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
-        closing(PolledReadings(file)) as polled,
-    ):
-        poller.wait_ready()
-        yield poller, polled
 
 
 @contextmanager

@@ -156,7 +156,17 @@ def record(wanted: SensorRecording) -> Trace:
         recorders(wanted.gpu.uuid, wanted.file, wanted.load.base) as watching,
     ):
         run_stages(job, steps_and_bursts(wanted.seed), wanted, watching)
-        run_stages(job, _waves(wanted), wanted, watching)
+        time.sleep(_WRITTEN_S)
+        # Square waves at the period that was seen so far.
+        period = sensor_period(read_trace(wanted.file))
+        if period is None or period.period_s > LONGEST_PERIOD_S:
+            found = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
+            raise SourceError(
+                f"the power of {wanted.gpu.model} is not read often enough: {found}",
+                why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
+                fix=f"the recording so far is in {wanted.file}",
+            )
+        run_stages(job, waves(period.period_s, wanted.seed), wanted, watching)
         run_stages(job, wanted.more, wanted, watching)
         time.sleep(_WRITTEN_S)
         append(wanted.file, ["end", time.monotonic()])
@@ -187,17 +197,3 @@ def run_stage(job: AnsweringJob, stage: LoadStage) -> Generator[list[Any]]:
     latest_s = time.monotonic() + stage.length_s + _LATE_S
     while "done" not in (said := job.answer(latest_s - time.monotonic(), "did not end a stage")):
         yield said["line"]
-
-
-def _waves(wanted: SensorRecording) -> tuple[LoadStage, ...]:
-    """Square waves at the period that was seen so far."""
-    time.sleep(_WRITTEN_S)
-    period = sensor_period(read_trace(wanted.file))
-    if period is None or period.period_s > LONGEST_PERIOD_S:
-        found = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
-        raise SourceError(
-            f"the power of {wanted.gpu.model} is not read often enough: {found}",
-            why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
-            fix=f"the recording so far is in {wanted.file}",
-        )
-    return waves(period.period_s, wanted.seed)

@@ -257,16 +257,13 @@ def _shuffled(block: Block, seed: str) -> Block:
     chance, by_jobs = random.Random(seed), grouped(block.targets, lambda target: target.jobs)
     groups = chance.sample(list(by_jobs.values()), len(by_jobs))
     targets = [target for group in groups for target in chance.sample(group, len(group))]
-    return Block(block.specs, tuple(_references_first(targets)))
-
-
-def _references_first(targets: Sequence[Target]) -> list[Target]:
-    """First each job once alone on the whole GPU: with that its other results are compared."""
+    # First each job once alone on the whole GPU: with that its other results are compared.
     first: dict[tuple[str, ...], Target] = {}
     for target in targets:
         if len(target.specs) == 1 and target.specs[0].share == _FULL:
             first.setdefault(target.jobs, target)
-    return [*first.values(), *(t for t in targets if first.get(t.jobs) != t)]
+    others = (target for target in targets if first.get(target.jobs) != target)
+    return Block(block.specs, (*first.values(), *others))
 
 
 def _chained(blocks: Iterable[Block]) -> list[Block]:
@@ -401,7 +398,7 @@ class RetryLimit:
         return None
 
 
-class References:
+class _References:
     """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
 
     def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
@@ -617,7 +614,7 @@ def conditions_on(
     )
 
 
-def _windows_in(blocks: Iterable[Block]) -> int:
+def windows_in(blocks: Iterable[Block]) -> int:
     """How many the blocks have."""
     return sum(len(block.targets) for block in blocks)
 
@@ -641,11 +638,11 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        task = _Task(conditions, testbed, store, reporter, _windows_in([*blocks, *then(())]), pool)
+        task = _Task(conditions, testbed, store, reporter, windows_in([*blocks, *then(())]), pool)
         for block in blocks:
             task.measure(block)
         rest = then(task.points)
-        task.total = _windows_in([*blocks, *rest])
+        task.total = windows_in([*blocks, *rest])
         for block in rest:
             task.measure(block)
         failed, task.failures = task.failures, []
@@ -681,7 +678,7 @@ class _Task:
         self.total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
         # Another driver may round otherwise.
-        self._references = References(
+        self._references = _References(
             point
             for point in store.solo_points(gpu_model=testbed.gpu.model)
             if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
@@ -814,7 +811,10 @@ class _Task:
         # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])
-        self._note(point)
+        self.points.append(point)
+        done = len(self.points)
+        elapsed_s = self._testbed.clock.now_s() - self._begun_s
+        self._reporter.point(point, done, self.total, elapsed_s / done * (self.total - done))
         self._retry_limit.worked(target.jobs)
         return True
 
@@ -828,12 +828,6 @@ class _Task:
                 process.hold()
             except JobError as reason:
                 self._pool.lose(spec, reason)
-
-    def _note(self, point: Point) -> None:
-        self.points.append(point)
-        done = len(self.points)
-        elapsed_s = self._testbed.clock.now_s() - self._begun_s
-        self._reporter.point(point, done, self.total, elapsed_s / done * (self.total - done))
 
 
 def _names(specs: Sequence[ProcessSpec]) -> str:

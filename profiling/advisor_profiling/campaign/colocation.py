@@ -23,6 +23,7 @@ from advisor_profiling.campaign.campaign import (
     measure_blocks,
     remaining,
     shard,
+    windows_in,
 )
 from advisor_profiling.campaign.plan import (
     ANY_COUNT,
@@ -64,7 +65,13 @@ def left_to_measure(
     others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
-    done = _done(targets, cards, gpu.uuid, mode, others)
+    done: set[Target] = set()
+    for names, group in grouped(targets, lambda target: target.jobs).items():
+        keys = {target: _key(target, mode) for target in group}
+        wanted = {*keys.values(), *others.get(names, ())}
+        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
+        here = cards.get(gpu.uuid, set[WindowKey]())
+        done |= {target for target, key in keys.items() if whole or key in here}
     known = set[WindowKey]().union(*cards.values())
     left = remaining(blocks, done)
     # A block whose pairs are done needs no windows of jobs alone that another card has.
@@ -73,22 +80,6 @@ def left_to_measure(
         for block in left
         if any(len(t.specs) > 1 or _key(t, mode) not in known for t in block.targets)
     ]
-
-
-def _done(
-    targets: Sequence[Target],
-    cards: dict[str, set[WindowKey]],
-    card: str,
-    mode: str,
-    others: Mapping[tuple[str, ...], set[WindowKey]],
-) -> set[Target]:
-    done: set[Target] = set()
-    for names, group in grouped(targets, lambda target: target.jobs).items():
-        keys = {target: _key(target, mode) for target in group}
-        wanted = {*keys.values(), *others.get(names, ())}
-        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
-        done |= {t for t, key in keys.items() if whole or key in cards.get(card, set())}
-    return done
 
 
 def _key(target: Target, mode: str) -> WindowKey:
@@ -234,7 +225,7 @@ def _measure(
     expected_s = estimate_s(left, campaign.rules)
     outcome = CampaignOutcome((), (), Cost())
     if left:
-        many = f"{count_of(_windows(left), 'window')} in {count_of(len(left), 'block')}"
+        many = f"{count_of(windows_in(left), 'window')} in {count_of(len(left), 'block')}"
         campaign.reporter.phase(f"{many}, about {expected_s / 60:.1f} GPU-minutes")
     if left and not campaign.dry_run:
         conditions = conditions_on(testbed, run, campaign.rules, idle_power_w)
@@ -243,8 +234,8 @@ def _measure(
     planned = Counter((t.jobs, _split_text(t, testbed.mode)) for b in left for t in b.targets)
     report = CampaignReport(
         testbed.gpu.model,
-        _windows(blocks),
-        _windows(left),
+        windows_in(blocks),
+        windows_in(left),
         tuple(PlannedSplit(jobs, split, count) for (jobs, split), count in sorted(planned.items())),
         expected_s,
         len(outcome.points),
@@ -303,7 +294,3 @@ def _split_text(target: Target, mode: str) -> str:
     if len(target.specs) == 1 or set(split.shares) != {100}:
         return str(split)
     return str(without_limits("time-sliced" if mode == _WITHOUT else "uncapped"))
-
-
-def _windows(blocks: list[Block]) -> int:
-    return sum(len(block.targets) for block in blocks)

@@ -538,32 +538,24 @@ class _Past:
             good = DOUBTFUL.isdisjoint(point.flags)
             return good and point.gpu_model == gpu.model and point.run != run
 
-        self._gpu = gpu
+        self.gpu = gpu
+        self.masks = gpu.vendor == "amd"  # CU masks, which must not overlap
         self._solo = [point for point in solo if usable(point)]
         self.kinds = kinds_of(self._solo)
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
-    @property
-    def masks(self) -> bool:
-        """Whether limits are CU masks, which must not overlap."""
-        return self._gpu.vendor == "amd"
-
     def too_large(self, jobs: Sequence[Job]) -> str:
         """Why jobs do not fit into the GPU's memory; empty where they do, or nobody knows."""
         needs_mib = [self._needs_mib(job) for job in jobs]
-        memory = MemoryFit(tuple(needs_mib), self._gpu.memory_mib)
+        memory = MemoryFit(tuple(needs_mib), self.gpu.memory_mib)
         if memory.fits is not False:
             return ""
         both = zip(jobs, needs_mib, strict=True)
         known = listed(f"{job.name} {mib:.0f} MiB" for job, mib in both if mib)
         return (
             f"{known.replace(' ', ' needs ', 1)}, together more than {memory.most_mib:.0f} MiB "
-            f"({100 * MEMORY_PART:g} % of {self._gpu.model})"
+            f"({100 * MEMORY_PART:g} % of {self.gpu.model})"
         )
-
-    def split(self, requested: SplitRequest) -> Split:
-        """The split in percent of the GPU; the first share is for the first name."""
-        return requested if isinstance(requested, Split) else requested.on(self._gpu)
 
     def _needs_mib(self, job: Job) -> float | None:
         used = [
@@ -581,7 +573,12 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             continue
         # Where all nine are wished, nobody asked for each by hand.
         nominal = frozenset(NINE) if set(entry.splits).issuperset(NINE) else frozenset[Split]()
-        for names in _pairs(entry, plan.name, jobs, past):
+        among, drawn = jobs if entry.among == "all" else entry.among, list[PairNames]()
+        if entry.sample is None:
+            drawn = all_pairs(among, selves=entry.selves)
+        else:
+            drawn = sample(among, entry.sample, plan.name, past.kinds, selves=entry.selves)
+        for names in (*entry.pairs, *drawn):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))
             if reason := past.too_large(both):
@@ -592,7 +589,8 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for text in (avoided_texts(NINE, names, safety) if nominal else ())
             )
             for requested in entry.splits:
-                split = _split_to_measure(past.split(requested), requested in nominal, both, safety)
+                asked = requested if isinstance(requested, Split) else requested.on(past.gpu)
+                split = _split_to_measure(asked, requested in nominal, both, safety)
                 if split is None:
                     continue
                 for repeat in range(entry.repeats):
@@ -622,14 +620,6 @@ def _set_windows(
                 (together(parts, repeat), split == TIME_SLICED)
                 for split, repeat in itertools.product(splits, range(entry.repeats))
             )
-
-
-def _pairs(entry: PlanEntry, run: str, jobs: Mapping[str, Job], past: _Past) -> Sequence[PairNames]:
-    names = jobs if entry.among == "all" else entry.among
-    if entry.sample is None:
-        return [*entry.pairs, *all_pairs(names, selves=entry.selves)]
-    drawn = sample(names, entry.sample, run, past.kinds, selves=entry.selves)
-    return [*entry.pairs, *drawn]
 
 
 DEFAULT_SPLITS = "nine,uncapped"

@@ -142,7 +142,18 @@ class _Smi:
     """The edge to amdsmi: initialised for as long as it is not closed; errors become ours."""
 
     def __init__(self) -> None:
-        self._module = _import()
+        printed = io.StringIO()
+        try:
+            # Without its library amdsmi prints to standard output, which may be a table or JSON.
+            with contextlib.redirect_stdout(printed):
+                self._module: Any = importlib.import_module("amdsmi")
+        # And it raises KeyError then, not ImportError; other releases AttributeError or OSError.
+        except Exception as error:  # whatever its next release raises: there is no telemetry
+            raise SourceError(
+                "AMD SMI cannot be loaded",
+                why=" ".join(printed.getvalue().split()) or str(error),
+                fix=f"install ROCm's amd-smi-lib and {install('amd')}",
+            ) from error
         self.call("amdsmi_init")
         clocks, heat = self._module.AmdSmiClkType, self._module.AmdSmiTemperatureType
         self.clock_types = (clocks.GFX, clocks.MEM)
@@ -172,21 +183,6 @@ class _Smi:
 
     def close(self) -> None:
         self.call("amdsmi_shut_down")
-
-
-def _import() -> Any:
-    printed = io.StringIO()
-    try:
-        # Without its library amdsmi prints to standard output, which may be a table or JSON.
-        with contextlib.redirect_stdout(printed):
-            return importlib.import_module("amdsmi")
-    # And it raises KeyError then, not ImportError; other releases raise AttributeError or OSError.
-    except Exception as error:  # whatever its next release raises: there is no telemetry
-        raise SourceError(
-            "AMD SMI cannot be loaded",
-            why=" ".join(printed.getvalue().split()) or str(error),
-            fix=f"install ROCm's amd-smi-lib and {install('amd')}",
-        ) from error
 
 
 def _find(smi: _Smi, uuid: str) -> tuple[Any, Gpu]:

@@ -136,10 +136,26 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
             others.add(labels.get("uuid") or labels.get("gpu", ""))
         elif labels.get("gpu_i_id"):
             only_mig = True
+        elif not math.isfinite(value) or value < 0:
+            raise SourceError(
+                f"the exporter says {value} for {name}",
+                why="that is not a GPU reading",
+                fix="restart the exporter and look at its log",
+            )
         else:
-            rows.setdefault(name, set()).add(_finite(name, value))
+            rows.setdefault(name, set()).add(value)
+    if not rows and only_mig:
+        raise SourceError(
+            f"the exporter has only rows of MIG instances for {gpu.uuid}",
+            why="the counters of an instance are not those of the GPU",
+            fix="turn MIG off (`nvidia-smi -mig 0`) or choose another GPU",
+        )
     if not rows:
-        raise _no_rows(gpu, others, only_mig)
+        raise SourceError(
+            f"the exporter has no row for {gpu.uuid}",
+            why=f"it shows {', '.join(sorted(others)) or 'no GPU'}",
+            fix="use the exporter of the node that has this GPU",
+        )
     found = ((name, _pick(rows, field)) for name, field in (COUNTERS | STATE).items())
     return {name: value for name, value in found if value is not None}
 
@@ -170,16 +186,6 @@ def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
     return labels.get("gpu") == str(gpu.index)
 
 
-def _finite(name: str, value: float) -> float:
-    if not math.isfinite(value) or value < 0:
-        raise SourceError(
-            f"the exporter says {value} for {name}",
-            why="that is not a GPU reading",
-            fix="restart the exporter and look at its log",
-        )
-    return value
-
-
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
         # DCGM says "no value" with this or more (dcgm_structs.h, DCGM_FP64_BLANK).
@@ -187,20 +193,6 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
         if len(values) == 1:
             return values.pop() * field.scale
     return None
-
-
-def _no_rows(gpu: Gpu, others: set[str], only_mig: bool) -> SourceError:
-    if only_mig:
-        return SourceError(
-            f"the exporter has only rows of MIG instances for {gpu.uuid}",
-            why="the counters of an instance are not those of the GPU",
-            fix="turn MIG off (`nvidia-smi -mig 0`) or choose another GPU",
-        )
-    return SourceError(
-        f"the exporter has no row for {gpu.uuid}",
-        why=f"it shows {', '.join(sorted(others)) or 'no GPU'}",
-        fix="use the exporter of the node that has this GPU",
-    )
 
 
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
@@ -292,7 +284,8 @@ class DcgmSource:
                 fix=f"{_FASTER} and choose a longer window",
             )
         collected = self._window[1:] or self._window
-        return {name: _mean(name, collected) for name in COUNTERS}
+        known = {name: [v[name] for v in collected if name in v] for name in COUNTERS}
+        return {name: fmean(values) if values else None for name, values in known.items()}
 
     def _now(self) -> dict[str, float]:
         now_s = self._clock()
@@ -323,7 +316,11 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
     session.headers["Accept"] = "text/plain"
     try:
         with session.get(url, timeout=(_CONNECT_S, _READ_S), stream=True) as answer:
-            _check_answer(url, answer)
+            if answer.status_code != 200:
+                raise _bad(url, f"answered HTTP {answer.status_code}")
+            kind = answer.headers.get("Content-Type", "")
+            if not kind.startswith(("text/plain", "application/openmetrics-text")):
+                raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
             body = _read(url, answer)
     except (requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError) as error:
         raise _too_slow(url) from error
@@ -355,14 +352,6 @@ def _read(url: str, answer: requests.Response) -> bytes:
     return bytes(body)
 
 
-def _check_answer(url: str, answer: requests.Response) -> None:
-    if answer.status_code != 200:
-        raise _bad(url, f"answered HTTP {answer.status_code}")
-    kind = answer.headers.get("Content-Type", "")
-    if not kind.startswith(("text/plain", "application/openmetrics-text")):
-        raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
-
-
 def _too_slow(url: str) -> SourceError:
     return _bad(url, f"took longer than {_READ_S} s")
 
@@ -376,8 +365,3 @@ def _bad(url: str, what: str) -> SourceError:
 
 def _fingerprint(values: dict[str, float]) -> object:
     return values.get(ENERGY_GPU, values)
-
-
-def _mean(name: str, collected: list[dict[str, float]]) -> float | None:
-    known = [values[name] for values in collected if name in values]
-    return fmean(known) if known else None

@@ -103,14 +103,11 @@ def reading(function: str, *arguments: Any) -> Any | None:
 
 def _nvml_error(function: str, code: int) -> SourceError:
     """Our error for the code that an NVML function returned."""
-    why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
-    return SourceError(f"{function} failed: {_name(code)} (NVML error {code})", why=why, fix=fix)
-
-
-def _name(code: int) -> str:
     names = (n for n in dir(_pynvml) if n.startswith("NVML_ERROR_"))
     found = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
-    return found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    name = found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
+    return SourceError(f"{function} failed: {name} (NVML error {code})", why=why, fix=fix)
 
 
 METRICS: dict[str, int] = {
@@ -162,24 +159,20 @@ class _Gpm:
         # Two samples must be more than 100 ms apart.
         time.sleep(max(0.0, self._started_s + 0.11 - time.monotonic()))
         call("nvmlGpmSampleGet", self._device, self._samples[1])
-        return _metrics(wanted, *self._samples)
+        request = _pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.sample1, request.sample2 = self._samples
+        request.numMetrics = len(wanted)
+        for position, name in enumerate(wanted):
+            request.metrics[position].metricId = METRICS[name]
+        call("nvmlGpmMetricsGet", request)
+        return {name: _value(request.metrics[place]) for place, name in enumerate(wanted)}
 
     def close(self) -> None:
         """Free the samples."""
         for sample in self._samples:
             call("nvmlGpmSampleFree", sample)
         self._samples = []
-
-
-def _metrics(names: list[str], first: Any, second: Any) -> dict[str, float | None]:
-    request = _pynvml.c_nvmlGpmMetricsGet_t()
-    request.version = _pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.sample1, request.sample2 = first, second
-    request.numMetrics = len(names)
-    for position, name in enumerate(names):
-        request.metrics[position].metricId = METRICS[name]
-    call("nvmlGpmMetricsGet", request)
-    return {name: _value(request.metrics[position]) for position, name in enumerate(names)}
 
 
 def _value(answer: Any) -> float | None:

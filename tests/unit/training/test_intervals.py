@@ -142,7 +142,7 @@ def test_without_uncapped_points_there_are_no_intervals() -> None:
     held_out = as_measured(nine)
     for each in HEAD_LEARNERS:
         with pytest.raises(InputError, match="no pair was measured uncapped"):
-            intervals(residuals_of(nine, held_out, each), each)
+            intervals(residuals_of(nine, held_out, each))
 
 
 def test_a_situation_with_few_jobs_has_none_of_its_own() -> None:

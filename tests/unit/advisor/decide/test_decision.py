@@ -671,6 +671,11 @@ def test_a_job_that_fills_runs_below_normal_beside_one_that_does_not() -> None:
     left = Running(split=Split((WHOLE,), "uncapped", (0,)), cap_percent=WHOLE)
     for joins, ways in ((small, ["100:low/100", "exclusive"]), (counted(BIG), ["exclusive"])):
         assert [*map(str, options_of([big, joins], running=left))] == ways
+    # And one that joins who runs alone, where those who ask next can be told.
+    for split, told in ((Split((WHOLE,)), True), (Split((WHOLE,)), False), (Split((50.0,)), True)):
+        there = Running(split=split, cap_percent=WHOLE, may_be_low=told)
+        low = [one for one in options_of([small, big], running=there) if one.below_normal]
+        assert [*map(str, low)] == ["100/100:low"] * (told and split.shares == (WHOLE,))
 
 
 def test_fine_splits_are_steps_of_two_units() -> None:

@@ -65,10 +65,14 @@ class Door:
         forecast: Forecast | None = None,
         looks: int = 5,
         meanwhile: Callable[[str], object] = str,
+        *,
+        is_low: bool = False,
     ) -> JobStatus:
         """What it is told after so many looks, half a second apart."""
         beside = self.watch.spec.pairs[0].parts
-        request = to_join(part, *beside, share_percent=share_percent, forecast=forecast)
+        request = to_join(
+            part, *beside, share_percent=share_percent, forecast=forecast, is_low=is_low
+        )
         name = ask_join(self.folder, request)
         for look in range(looks):
             if look == 2:
@@ -116,6 +120,12 @@ def test_what_is_expected_is_of_those_that_run(door: Door) -> None:
     stale = door.ask(forecast=FORECAST)
     assert (stale.code, stale.predicted_rate) == (None, None)
     assert [one.expected for one in door.watch.monitor.jobs] == [None] * 4
+
+
+def test_a_newcomer_may_run_below_normal_priority(door: Door) -> None:
+    assert door.ask(is_low=True).below_normal
+    assert door.started[0].share.below_normal
+    assert door.watch.monitor.pair.split.below_normal == (2,)
 
 
 def third(**job: Any) -> LaunchPart:

@@ -20,6 +20,7 @@ from advisor.launch.run_queue import (
     EndedJob,
     QueueRecord,
     account_for,
+    former_works,
     must_be_alone,
     open_queue,
     see,
@@ -37,9 +38,9 @@ from advisor.launch.spec import (
 SERVER = Job(name="server", command=("true",), offered_rate=10.0)
 
 
-def part(name: str) -> LaunchPart:
+def part(name: str, rate: float = 10.0) -> LaunchPart:
     job = SERVER if name == "server" else Job(name=name, command=("true",))
-    return LaunchPart(job=job, solo_rate=10.0, solo_power_w=300.0)
+    return LaunchPart(job=job, solo_rate=rate, solo_power_w=300.0)
 
 
 def launched(root: Path, *names: str) -> LaunchFolder:
@@ -101,6 +102,20 @@ def test_what_is_over_is_accounted_for_once(tmp_path: Path) -> None:
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, 3000.0)
 
 
+@pytest.mark.parametrize(("spread", "alone_s"), [(0.5, None), (0.0, 10.0)])
+def test_what_work_takes_alone_is_not_told_by_a_profile_of_another_host(
+    tmp_path: Path, spread: float, alone_s: float | None
+) -> None:
+    """A speed above 114 % is none of this host."""
+    made = LaunchSet(split=Split((100.0,)), parts=(replace(part("a"), host_spread=spread),))
+    folder = create_folder(tmp_path, LaunchSpec(launch_id="l1", gpu="GPU-0", pairs=(made,)))
+    ended(folder, a="finished")
+    (job,) = (status := folder.read_status()).jobs
+    folder.write_status(replace(status, jobs=(replace(job, mean_speed=1.43),)))
+    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
+    assert (record.ended[0].alone_s, record.ended[0].alone_j) == (alone_s, alone_s and 3000.0)
+
+
 @pytest.mark.parametrize(
     ("status", "energy_j", "held_s"),
     [
@@ -119,6 +134,27 @@ def test_energy_that_was_not_read_is_not_made_up(
     folder.write_status(replace(folder.read_status(), **status))
     record = account_for(QueueRecord(launches=("l1",), energy_j=100.0), see(folder), {"a": 1})
     assert (record.energy_j, record.held_s) == (energy_j, held_s)
+
+
+def test_work_is_known_from_launches_in_which_the_same_job_finished(tmp_path: Path) -> None:
+    """On that GPU model, at the rate alone of that time; the median of several."""
+
+    def before(number: int, rate: float, model: str = "H200", **outcomes: JobOutcome) -> None:
+        parts = tuple(part(name, rate) for name in outcomes)
+        made = LaunchSet(split=Split((100.0,) * len(parts)), parts=parts)
+        spec = LaunchSpec(launch_id=f"l{number}", gpu="GPU-0", pairs=(made,))
+        ended(folder := create_folder(tmp_path, spec), **outcomes)
+        folder.write_status(replace(folder.read_status(), gpu_model=model))
+
+    for number, rate in enumerate((10.0, 4.0, 1.0)):
+        before(number, rate, a="finished", b="failed", server="finished")
+    before(3, 100.0, "H100", a="finished")
+    (tmp_path / "broken").mkdir()
+    changed = replace(part("b").job, command=("false",))
+    before(4, 5.0, b="finished")
+    jobs = [part("a").job, part("b").job, SERVER]
+    assert former_works(tmp_path, jobs, "H200") == {"a": 25.0, "b": 20.0}
+    assert former_works(tmp_path, [changed], "H200") == {}
 
 
 LOW = JobStatus(

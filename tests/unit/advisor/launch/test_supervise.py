@@ -19,12 +19,19 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import Interval
 from advisor.core.records import Observation
 from advisor.core.telemetry import TelemetrySource
-from advisor.errors import BusyError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
+from advisor.errors import (
+    BusyError,
+    InputError,
+    JobError,
+    LimitNotProvenError,
+    PartitionError,
+    SurvivorsError,
+)
 from advisor.launch import folder as folders
 from advisor.launch import newcomers, observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.newcomers import Newcomers
-from advisor.launch.set_monitor import SetMonitor
+from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
     Forecast,
     JobForecast,
@@ -71,6 +78,7 @@ class Launch:
         self.stop_s, self.events = float("inf"), dict[float, Callable[[], object]]()
         self.gpu, self.backend = GPU, dict[str, Any]()
         self.open_error, self.looks = cast("Exception | None", None), 0
+        self.renew: Renew | None = None
         self.folder = LaunchFolder(root / "launches" / "l")
         self.better = cast("Better | None", None)
         self.written, self.draw = list[LaunchStatus](), Mock()
@@ -104,6 +112,7 @@ class Launch:
             environment={"PATH": "/bin"},
             open_backend=self._open_backend,
             remember=self.remembered.append,
+            renew=self.renew,
             better=self.better,
         )
 
@@ -402,6 +411,34 @@ def test_jobs_begin_alone_and_are_held_against_that(launch: Launch) -> None:
     # What they did alone is no work that was shared.
     held = last.ledger and (last.ledger.held_s, last.ledger.starts_s)
     assert held == (pytest.approx(30, abs=0.5), 12.0)
+
+
+@pytest.mark.parametrize("error", [None, InputError("no profile")])
+def test_watts_are_expected_by_what_was_measured_alone(
+    launch: Launch, error: InputError | None
+) -> None:
+    """Ranges of rates hold what windows differ by, and then it is a profile of this host."""
+    launch.scripts |= {"a": Script(rate=143.0), "b": Script()}
+    other = replace(EXPECTED, power_w=Interval(500, 490, 510))
+    given = list[LaunchSet]()
+
+    def renew(pair: LaunchSet, demands: Sequence[float | None]) -> tuple[Forecast, tuple[str, ...]]:
+        given.append(pair)
+        if error:
+            raise error
+        return other, ("b too slow",) * len([*filter(None, demands)])
+
+    launch.renew = renew
+    last = launch.run(alone_first(True, True), duration_s=20.0)
+    (pair,) = given
+    assert [part.host_spread for part in pair.parts] == pytest.approx([0.234] * 2, abs=0.001)
+    assert pair.parts[0].solo_rate
+    assert pair.parts[0].solo_rate > 130
+    kept = launch.folder.read_spec().pairs[0]
+    assert [part.host_spread for part in kept.parts] == [0.0, 0.0]
+    assert last.forecast == kept.forecast == (pair.forecast if error else other)
+    told = [text for text in last.warnings if "watts and energy" in text or "too slow" in text]
+    assert told == ["watts and energy are expected as before: no profile."] * bool(error)
 
 
 def test_a_job_without_a_gate_starts_when_the_others_have_been_alone(launch: Launch) -> None:

@@ -35,7 +35,7 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
-    with_demand,
+    with_rate,
 )
 from advisor_data.bundled import bundled_set_references
 
@@ -279,12 +279,26 @@ def test_a_server_at_another_demand(
         for n, (share, rate) in enumerate(((10.0, 60.0), (50.0, 100.0), (100.0, 100.0)))
     ]
     (at_100,) = make_profiles(points).values()
-    found = with_demand(dataclasses.replace(at_100, serving=serving()), rate)
+    found = with_rate(dataclasses.replace(at_100, serving=serving()), rate)
     assert found.serving is not None
     assert (found.serving.offered_rate, len(found.serving.latency_p99_ms)) == (rate, tails)
     assert found.values["rate"].tolist() == pytest.approx(served)
     assert found.values["power_w"].tolist() == pytest.approx(power_w)
-    assert with_demand(TRAINING, rate) is TRAINING
+
+
+def test_a_job_on_a_host_that_is_faster() -> None:
+    """What it draws and keeps busy goes with its rate; a hundredth is no other rate."""
+    rate = TRAINING.whole_gpu_rate
+    assert with_rate(TRAINING, 1.009 * rate) is TRAINING
+    found = with_rate(TRAINING, 1.4 * rate)
+    assert found.whole_gpu_rate == pytest.approx(1.4 * rate)
+    above_w = TRAINING.whole_gpu_power_w - TRAINING.idle_power_w
+    assert found.whole_gpu_power_w - TRAINING.idle_power_w == pytest.approx(1.4 * above_w)
+    active = TRAINING.values["sm_active_percent"]
+    assert found.values["sm_active_percent"].tolist() == pytest.approx(
+        [min(100.0, 1.4 * percent) for percent in active]
+    )
+    assert found.shares is TRAINING.shares
 
 
 @given(st.floats(10, 100))

@@ -34,6 +34,7 @@ from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
 BEST, NEAR = Split((30.0, 70.0)), Split((40.0, 60.0))
+UNCAPPED3 = without_limits("uncapped", 3)
 MODEL = model({BEST: (0.6, 0.9, 350.0), EQUAL: (0.5, 0.5, 300.0), UNCAPPED: (0.5, 0.6, 320.0)})
 SERVED = {"offered_rate": 100.0, "latency_p99_ms": 8.0}
 
@@ -79,6 +80,27 @@ def test_another_demand_has_another_forecast_and_may_break_a_promise(settings: S
     assert [round(job.solo_rate) for job in forecast.jobs] == [800, 3000], "on its host"
     assert [round(job.rate.value) for job in forecast.jobs] == [400, 1500]
     assert broken == ("bert-serve-30 at 0.50 of its speed, below 0.60",)
+
+
+def test_jobs_that_are_faster_here_draw_more(settings: Settings) -> None:
+    """By the law at their rates alone, whose ranges hold what is not known of the host."""
+    names = ("albert-train-b2", "bert-train-b2", "resnet50-infer-b2")
+    gpu = Gpu(uuid="GPU-9", model="NVIDIA H200", units_total=132)
+    parts = tuple(LaunchPart(job=Job(name=name, command=("true",))) for name in names)
+    there, _ = renewed(LaunchSet(split=UNCAPPED3, parts=parts), (None,) * 3, gpu, settings)
+    rates = [1.5 * job.solo_rate for job in there.jobs]
+    faster = tuple(
+        replace(p, solo_rate=r, host_spread=0.2) for p, r in zip(parts, rates, strict=True)
+    )
+    here, broken = renewed(LaunchSet(split=UNCAPPED3, parts=faster), (None,) * 3, gpu, settings)
+    assert [job.solo_rate for job in here.jobs] == pytest.approx(rates)
+    assert here.power_w.value > 1.15 * there.power_w.value
+    for job, before in zip(here.jobs, there.jobs, strict=True):
+        assert job.rate.high / job.rate.low > 1.2 * before.rate.high / before.rate.low
+    assert here.energy_saved
+    assert there.energy_saved
+    assert broken == ()
+    assert here.energy_saved.value < there.energy_saved.value
 
 
 HERE = Gpu(uuid=UUID, model=CARD, units_total=132)

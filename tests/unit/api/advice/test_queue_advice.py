@@ -12,7 +12,7 @@ from advisor.core.gpu import Gpu, Sharing, Split
 from advisor.core.job import Job
 from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor
-from advisor.launch.folder import LaunchFolder, list_folders
+from advisor.launch.folder import LaunchFolder, joins, list_folders
 from advisor.launch.run_queue import QueueFile, see
 from advisor.launch.spec import LaunchPart
 from advisor.wire.requests import LaunchRequest
@@ -142,12 +142,59 @@ def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
     assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
 
 
-def supervise(folder: LaunchFolder) -> None:
+def test_a_job_that_fills_joins_below_normal_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one that runs alone and leaves room."""
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    jobs = [Job(name=name, command=("true",)) for name in ("resnet50-infer-b2", "fft", "gemm")]
+    files = tmp_path / "jobs"
+    files.mkdir()
+    for job in jobs:
+        (files / f"{job.name}.yaml").write_text("command: ['true']\n")
+    settings = settings_of(tmp_path, ADVISOR_JOBS=str(files))
+    gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
+    request = LaunchRequest.of(*(job.name for job in jobs))
+    there = read_card(jobs, ResolvedLaunch(request=request, card=gpu), settings)
+    alone = QueueRun(jobs[:1], [there], file := QueueFile(tmp_path / "queue"), settings)
+    alone.act(alone.look())
+    (folder,) = list_folders(tmp_path / "home" / "launches")
+    seen = see(folder)
+    running = tuple(replace(job.status, outcome="running") for job in seen.jobs)
+    folder.write_status(replace(seen.status, state="running", jobs=running))
+    queue = QueueRun(jobs, [there], file, settings)
+    assert queue.act(queue.look())
+    ((asked, _),) = joins(folder)
+    assert str(asked.pairs[0].split) == "100/100:low"
+    assert asked.pairs[0].forecast
+
+
+def test_equal_jobs_take_as_long_as_the_first_one(
+    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+    jobs, clock = [Job(name="gemm", command=("true",))] * 2, Mock(return_value=0.0)
+    file, settings = QueueFile(tmp_path / "queue"), settings_of(tmp_path)
+    queue = QueueRun(jobs, [card], file, settings, due_s={"gemm": 1e6}, clock_s=clock)
+    queue.act(queue.look())
+    assert queue.spare_s("gemm") == 1e6
+    (folder,) = list_folders(tmp_path / "home" / "launches")
+    supervise(folder, steps=100.0)
+    queue.look()
+    alone_s = 100.0 / card.profiles["gemm"].whole_gpu_rate
+    assert queue.spare_s("gemm") == pytest.approx(1e6 - alone_s, abs=1e-6)
+
+
+def supervise(folder: LaunchFolder, steps: float = 0.0) -> None:
     """Batch jobs finish at once, servers when they are stopped."""
     seen = see(folder)
     served = "stopped" if seen.stop_asked else "running"
     jobs = tuple(
-        replace(job.status, outcome=served if job.part.job.offered_rate else "finished")
+        replace(
+            job.status, outcome=served if job.part.job.offered_rate else "finished", steps=steps
+        )
         for job in seen.jobs
     )
     state = "running" if any(job.outcome == "running" for job in jobs) else "finished"

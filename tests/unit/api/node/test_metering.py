@@ -198,6 +198,44 @@ def test_doubts_become_flags() -> None:
     assert "too-slow" in overlap.observe("n", "slurm").flags
 
 
+@pytest.mark.parametrize(
+    ("idle_s", "backlog_s", "rate", "settled_s", "flags"),
+    [
+        (0, 0, 60.0, 147, ()),
+        # A cold start, then what has waited; its rate over 5 s comes down to the demand after it.
+        (20, 20, 60.0, 102, ()),
+        (0, 150, 100.0, 27, ("backlog",)),
+    ],
+)
+def test_a_server_that_empties_a_queue_is_in_no_mean_of_its_demand(
+    idle_s: int, backlog_s: int, rate: float, settled_s: float, flags: tuple[str, ...]
+) -> None:
+    """As in a launch: for two minutes, and then what is seen is flagged."""
+    meters = [TenantMeter(tenant(uid)) for uid in (UID, OTHER)]
+    whole = solo(100, 60, offered_rate=60.0)
+    for meter, points in zip(meters, ([solo(100, 10)], [whole]), strict=True):
+        meter.reference, meter.proof = reference_of(points), TenantProof(True, 66)
+    answered = 1
+
+    def go_on(now_s: int, rate: int) -> None:
+        nonlocal answered
+        answered += rate
+        for meter, count in zip(meters, (1000 + 10 * now_s, answered), strict=True):
+            meter.look(now_s, progress(count), HERE)
+
+    for now_s in range(-10, 1):
+        go_on(now_s, 60)
+    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
+    overlap = Overlap(gpu, meters, 0.0, at_300_w(0))
+    for now_s in range(1, 151):
+        go_on(now_s, 0 if now_s <= idle_s else 100 if now_s <= idle_s + backlog_s else 60)
+        overlap.add(now_s, at_300_w(now_s))
+    seen = overlap.observe("n", "slurm")
+    assert [part.rate for part in seen.parts] == pytest.approx([10, rate], rel=0.05)
+    assert seen.settled_s == pytest.approx(settled_s, abs=6)
+    assert [flag for flag in seen.flags if flag == "backlog"] == [*flags]
+
+
 def test_who_joins_and_leaves_parts_observations() -> None:
     """Two, then three, then the two again: each stretch is one of its own, with its own name."""
     meters = [TenantMeter(tenant(uid)) for uid in (UID, OTHER, THIRD)]

@@ -236,8 +236,9 @@ def test_the_same_work_at_less_power_runs_slower() -> None:
         clock_mhz=TOP_MHZ,
         temperature_c=50.0,
     )  # fmt: skip
-    slower = at_power(activity, known, known.watts(activity) - 60)
-    assert known.watts(slower) == pytest.approx(known.watts(activity) - 60, rel=0.02)
+    asked_w = float(activity.terms(TOP_MHZ) @ known.values) - 60
+    slower = at_power(activity, known, asked_w)
+    assert slower.terms(TOP_MHZ) @ known.values == pytest.approx(asked_w, rel=0.02)
     done = slower.counters["tensor_active_percent"] * slower.clock_mhz
     assert done == pytest.approx(50.0 * TOP_MHZ)
     assert at_power(activity, known, 900.0).clock_mhz == TOP_MHZ

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -593,7 +593,12 @@ def run(
 ) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
-    asked = InputRun(name="one", bench=bench, filling=here_filling(folder / "filled"), keep=keep)
+    asked = InputRun(
+        name="one",
+        bench=cast("Any", bench),
+        filling=here_filling(folder / "filled"),
+        keep=keep,
+    )
     outcome = measure_cases(asked, cases, steps.append)
     assert not list((folder / "filled").iterdir())
     return outcome, keep, steps
@@ -604,7 +609,7 @@ def run(
 
 @given(st.integers(1, 40))
 def test_each_case_stands_between_references(count: int) -> None:
-    order = with_references([case(f"constant({n})") for n in range(count)])
+    order = [*with_references([case(f"constant({n})") for n in range(count)])]
     marks = [is_reference for _, is_reference in order]
     assert marks[0]
     assert marks[-1]
@@ -615,7 +620,7 @@ def test_each_case_stands_between_references(count: int) -> None:
 
 
 def test_each_type_has_its_own_reference() -> None:
-    order = with_references([case("zeros"), case("zeros", "fp16")])
+    order = [*with_references([case("zeros"), case("zeros", "fp16")])]
     assert [one.dtype for one, _ in order] == ["bf16"] * 3 + ["fp16"] * 3
 
 

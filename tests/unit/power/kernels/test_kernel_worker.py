@@ -821,7 +821,7 @@ def measured(
     """The report, from a home that may have runs in it."""
     found = sensors or record()
     return measure_operation(
-        bench,
+        cast("Any", bench),
         gpu,
         Sensors(found, found.channel("instant") or INSTANT),
         wanted,

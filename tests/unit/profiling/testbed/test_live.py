@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from advisor.errors import BusyError
 from advisor.files import try_lock
 from advisor.runtime.backend import Granted
 from advisor.runtime.lock import open_lock
-from advisor.runtime.processes import plan_cores
+from advisor.runtime.processes import available_cores, plan_cores
 from advisor.settings import Settings, read_settings
 from advisor_profiling import testbed
 from advisor_profiling.doctor import core_speeds
@@ -86,20 +87,21 @@ def test_no_window_is_open_beside_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(testbed, "live_backend", backend_of)
     settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_LOCK_DIR": str(tmp_path)})
+    core = available_cores()[0]
     with (
         testbed.worker_backend(settings, "0", None) as backend,
         testbed.worker_backend(settings, "1", 66),
-        open_lock(settings.lock_dir, "starting.lock") as starts,
+        open_lock(settings.lock_dir, f"starting-{core}.lock") as starts,
     ):
         assert backend == "backend"
         assert not try_lock(starts)
     assert asked == [("0", "uncapped"), ("1", "mps")]
-    with open_lock(settings.lock_dir, "starting.lock") as starts:
+    with open_lock(settings.lock_dir, f"starting-{core}.lock") as starts:
         assert try_lock(starts)
 
 
 def test_starts_and_windows_never_overlap(tmp_path: Path) -> None:
-    """Whatever the order, no job starts while a window is open, on any GPU of the host."""
+    """Whatever the order, no job starts while a window is open, on any GPU with these cores."""
     inside, lock, clashes = Counter[str](), threading.Lock(), list[str]()
 
     def phase(kind: str, other: str) -> None:
@@ -156,7 +158,30 @@ def test_who_is_waited_for_is_said(
                 assert not waiting.done()
                 time.sleep(0.01)
         waiting.result(timeout=50)
-    assert "which starts jobs or measures power on another GPU" in caplog.text
+    assert "which starts jobs or measures power on cores that" in caplog.text
+
+
+@pytest.mark.parametrize(("other", "waits"), [((2, 3), False), ((1, 2), True)])
+def test_starts_on_other_cores_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: tuple[int, int], waits: bool
+) -> None:
+    locks = list[PhaseLock]()
+    for cores in ((0, 1), other):
+        groups = [frozenset({core, core + 64}) for core in cores]
+        monkeypatch.setattr(testbed, "physical_cores", partial(list[frozenset[int]], groups))
+        locks.append(PhaseLock(tmp_path))
+    window, started = locks[0].measuring(), threading.Event()
+
+    def start() -> None:
+        with locks[1].starting():
+            started.set()
+
+    starter = threading.Thread(target=start)
+    with window:
+        starter.start()
+        assert started.wait(0.2 if waits else 50) is not waits
+    starter.join(50)
+    assert started.is_set()
 
 
 class Job:

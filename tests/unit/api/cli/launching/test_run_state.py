@@ -40,8 +40,8 @@ def file(tmp_path: Path) -> Iterator[QueueFile]:
         yield file
 
 
-def queue_of(file: QueueFile, folder: Path) -> QueueRun:
-    return QueueRun([JOBS[name] for name in NAMES], (), file, settings_of(folder))
+def queue_of(file: QueueFile, folder: Path, works_s: dict[str, float] | None = None) -> QueueRun:
+    return QueueRun([JOBS[name] for name in NAMES], (), file, settings_of(folder), None, works_s)
 
 
 def running(*names: str, steps: float, speed: float) -> SeenLaunch:
@@ -71,10 +71,10 @@ def running(*names: str, steps: float, speed: float) -> SeenLaunch:
 
 def test_what_is_left_follows_from_work_and_pace(file: QueueFile, tmp_path: Path) -> None:
     """An equal job needs as much as the one before it; a server has no end of its own."""
-    queue = queue_of(file, tmp_path)
     launch = running("a", "server", steps=400.0, speed=0.5)
-    look = QueueLook(record=QueueRecord(ended=(FINISHED,)), launches=(launch,), waiting=("b",))
-    known = run_state(queue, look, {"b": 20.0})
+    file.write(record := QueueRecord(ended=(FINISHED,)))
+    look = QueueLook(record=record, launches=(launch,), waiting=("b",))
+    known = run_state(queue_of(file, tmp_path, {"b": 20.0}), look)
     assert [(job.job, job.state, job.progress) for job in known.jobs] == [
         ("a", "done", 1.0),
         ("a", "running", 0.4),
@@ -82,27 +82,27 @@ def test_what_is_left_follows_from_work_and_pace(file: QueueFile, tmp_path: Path
         ("server", "running", None),
     ]
     assert known.left_s == (60 + 20) / 0.5
-    assert run_state(queue, look, {}).left_s is None
+    assert run_state(queue_of(file, tmp_path), look).left_s is None
     assert known.headline == "1 of 4 jobs done, 2 run, 1 wait; about 3 min left"
 
 
 def test_lines_tell_what_has_changed(file: QueueFile, tmp_path: Path) -> None:
     queue = queue_of(file, tmp_path)
-    before = run_state(queue, QueueLook(record=QueueRecord(), launches=(), waiting=NAMES), {})
+    before = run_state(queue, QueueLook(record=QueueRecord(), launches=(), waiting=NAMES))
     launch = running("b", steps=0.0, speed=0.5)
     look = QueueLook(record=QueueRecord(), launches=(launch,), waiting=("a", "a", "server"))
-    assert [*event_lines(before, run_state(queue, look, {}))] == [
+    assert [*event_lines(before, run_state(queue, look))] == [
         "b running (0 of 4 jobs done, 1 run, 3 wait)"
     ]
     hurried = QueueRun(
         [JOBS["b"]], (), file, settings_of(tmp_path), None, {"b": 120.0}, {"b": 60.0}
     )
     waits = QueueLook(record=QueueRecord(), launches=(), waiting=("b",))
-    (late,) = event_lines(None, run_state(hurried, waits, {}))
+    (late,) = event_lines(None, run_state(hurried, waits))
     assert late.startswith("b cannot be done in time: 2 min alone, ")
     sliced = replace(launch, status=replace(launch.status, sharing="time-sliced"))
     queue.cards = (Mock(gpu=Mock(uuid="GPU-0", index=3), expected=Mock(return_value=None)),)
-    (turn,) = event_lines(before, run_state(queue, replace(look, launches=(sliced,)), {}))
+    (turn,) = event_lines(before, run_state(queue, replace(look, launches=(sliced,))))
     assert turn.startswith("b running on GPU 3, time-sliced (")
 
 
@@ -116,7 +116,7 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
         ended=(FINISHED, FINISHED, failed, server), held_s=150.0, energy_j=60_000.0
     )
     queue, look = queue_of(file, tmp_path), QueueLook(record=record, launches=(), waiting=())
-    state = run_state(queue, look, {})
+    state = run_state(queue, look)
     assert (state.state, state.alone_s, state.alone_j) == ("failed", 250.0, 70_000.0)
     lines = dict(end_screen(state).lines)
     assert lines["GPUs"] == "held for 3 min; each alone, by its profile, 4 min: 40 % less"
