@@ -281,7 +281,7 @@ class TenantMeter(Generic[T]):
     def take_memory(self, memory_mib: float | None) -> bool:
         """Take note of its GPU memory; whether it has come to its bound, for the first time."""
         self.memory_mib, most_mib = memory_mib, self.tenant.share.memory_mib
-        # From there on its next larger allocation fails.
+        # Its next larger allocation fails.
         met = bool(memory_mib and most_mib and memory_mib >= 0.95 * most_mib)
         new = met and not self._met_memory
         self._met_memory = self._met_memory or met
