@@ -255,10 +255,7 @@ def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
 
 
 def judged(
-    of: Measured,
-    choice: Split | None,
-    refused: Iterable[Split],
-    chances: Iterable[Chance] = (),
+    of: Measured, choice: Split | None, refused: Iterable[Split], chances: Iterable[Chance] = ()
 ) -> Answer:
     """A choice and what may break a limit, by what was measured."""
     held = of.held

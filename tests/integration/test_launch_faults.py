@@ -84,25 +84,25 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
     assert stop(jobs, running)["state"] == "stopped"
 
 
-def test_killed_supervisor_takes_its_jobs_along(jobs: FakeHost) -> None:
+@pytest.mark.parametrize(
+    ("number", "end"),
+    [
+        (signal.SIGKILL, ("failed", "supervisor-gone")),
+        pytest.param(signal.SIGTERM, ("stopped", None), marks=pytest.mark.slow),
+    ],
+)
+def test_a_supervisor_that_is_ended_takes_its_jobs_along(
+    jobs: FakeHost, number: int, end: tuple[str, str | None]
+) -> None:
+    """A batch system ends it by SIGTERM: that is the safe order, too."""
     jobs.write_job("script", command=["sh", "-c", f"{sys.executable} {FAKES}/fake_job.py & wait"])
     name = detached(jobs, "script", "one", *RUNS)
     daemon = daemon_pid(jobs)
-    os.kill(show(jobs, name)["supervisor_pid"], signal.SIGKILL)
+    os.kill(show(jobs, name)["supervisor_pid"], number)
     status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("failed", "supervisor-gone")
+    assert (status["state"], status["code"]) == end
     await_nobody(jobs)
     assert wait_until(lambda: owner_of(daemon) is None, 10)
-
-
-@pytest.mark.slow
-def test_stopped_by_signal_as_by_file(jobs: FakeHost) -> None:
-    """A batch system ends the supervisor by SIGTERM: that is the safe order, too."""
-    name = detached(jobs, "one", "two", *RUNS)
-    os.kill(show(jobs, name)["supervisor_pid"], signal.SIGTERM)
-    status = await_end(jobs, name)
-    assert (status["state"], status["code"]) == ("stopped", None)
-    await_nobody(jobs)
 
 
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:

@@ -49,7 +49,7 @@ function route(contract, { path, method, operation }) {
     html("summary", {}, html("code", {}, `${method.toUpperCase()} ${path}`), ` ${operation.summary}`),
     html("p", {}, operation.description),
     html("p", {}, needs(operation.security)),
-    operation.parameters ? fields("Parameters", operation.parameters.map(parameter)) : null,
+    operation.parameters ? fields("Parameters", operation.parameters) : null,
     body ? html("p", {}, "Body: ", kind(body.schema)) : null,
     body?.example ? shown("Request", body.example) : null,
     Object.entries(operation.responses).map(([status, given]) => answer(contract, status, given)),
@@ -73,10 +73,6 @@ function needs(security) {
   return security.some((one) => !Object.keys(one).length)
     ? "Needs a token where the service lets nobody read without one."
     : "Needs a token.";
-}
-
-function parameter({ name, schema, required, description }) {
-  return { name, schema, required, description };
 }
 
 function object(name, schema) {

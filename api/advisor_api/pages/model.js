@@ -26,7 +26,7 @@ run(async (query) => {
     html("p", { class: "quiet-text" }, "Measured on jobs that it had never seen: each job was left out of training in turn."),
     tiles,
     html("h2", {}, "Job by job"),
-    ...byJob(jobs),
+    ...(jobs ? jobFractions(jobs) : [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")]),
   );
   await section("Predicted against observed in launches", () => inLaunches(manifest.version));
   content.append(html("h2", {}, "What it was made from"), summary(manifest), html("details", {}, html("summary", {}, "All figures"), figures(manifest.figures)));
@@ -64,10 +64,6 @@ function figures(values) {
     { name: "%", number: true, cell: ([, value]) => number(value) },
   ];
   return table("Figures", columns, Object.entries(values));
-}
-
-function byJob(jobs) {
-  return jobs ? jobFractions(jobs) : [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")];
 }
 
 async function inLaunches(version) {

@@ -57,7 +57,7 @@ function list(known) {
     {
       name: "Energy saved",
       number: true,
-      cell: (o) => [percent(o.energy_saved), " ", html("small", {}, predictedPart(o.predicted_energy_saved))],
+      cell: (o) => [percent(o.energy_saved), " ", html("small", {}, o.predicted_energy_saved === null ? "" : `${percent(o.predicted_energy_saved)} predicted`)],
     },
   ];
   const note = html("p", { class: "hint" }, "The small numbers say how far what was observed is from what was predicted.");
@@ -66,10 +66,6 @@ function list(known) {
 
 function speed({ rate, solo_rate: solo, predicted_rate: predicted }) {
   return [percent(rate === null || !solo ? null : rate / solo), " ", gap(rate, predicted)];
-}
-
-function predictedPart(saved) {
-  return saved === null ? "" : `${percent(saved)} predicted`;
 }
 
 function gap(value, predicted) {

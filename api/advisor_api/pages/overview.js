@@ -65,7 +65,7 @@ function list(ended, at) {
   const columns = [
     { name: "Launch", cell: (l) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), l.state === "failed" ? [" ", stateTag(l)] : ""] },
     { name: "Jobs", cell: (l) => countedNames(l) },
-    { name: "Speeds", cell: strip },
+    { name: "Speeds", cell: (o) => (drawable(o.history) ? speedStrip(o, o.history) : "") },
     { name: "Observed (predicted)", cell: (l) => speeds(l) },
     { name: "Power", number: true, cell: (l) => beside(withUnit(powerOf(l), "W"), l.forecast && withUnit(l.forecast.power_w.value, "W")) },
     { name: "Energy saved", number: true, cell: (l) => beside(percent(savedOf(l)), l.forecast?.energy_saved && percent(l.forecast.energy_saved.value)) },
@@ -73,10 +73,6 @@ function list(ended, at) {
     { name: "Lasted", number: true, cell: (l) => duration(l.overlap_s + l.rest_s) },
   ];
   return table("Ended launches", columns, ended, { stacked: true });
-}
-
-function strip(launch) {
-  return drawable(launch.history) ? speedStrip(launch, launch.history) : "";
 }
 
 function speeds(launch) {

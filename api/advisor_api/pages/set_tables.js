@@ -1,7 +1,7 @@
 // The numbers of a set as tables.
 
 import { html, table } from "./elements.js";
-import { change, NONE, number, percent, range, withUnit } from "./numbers.js";
+import { change, NONE, number, percent, range } from "./numbers.js";
 import { measuredAt, OBJECTIVES, tail } from "./set_view.js";
 
 // What to expect at one option, beside the best one and beside what was measured.

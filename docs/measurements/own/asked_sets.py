@@ -17,16 +17,15 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-import numpy as np
 import yaml
-from windows import ROOT, WORKLOADS, campaign, job_commands
+from windows import ROOT, WORKLOADS, campaign, job_commands, mean_of
 
 BUNDLED_OF_SIZE = {2: 4, 3: 4, 4: 3, 5: 3, 6: 2}
 PUBLIC_OF_SIZE = {2: 2, 3: 2, 4: 2, 5: 1, 6: 1}
@@ -179,16 +178,6 @@ def table(asked: list[Row], rows: Path) -> Iterator[str]:
                 mean_of([o.speeds_off for o in shared]),
             ]
             yield f"| {name} | {rule} | {' | '.join(cells)} |"
-
-
-def mean_of(values: Sequence[float]) -> str:
-    """With its interval."""
-    if not values:
-        return ""
-    dice = np.random.default_rng(SEED)
-    means = dice.choice(np.array(values), (DRAWS, len(values))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return f"{fmean(values):.3g} [{low:.3g} {high:.3g}]"
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ driver, no PyTorch, and changes no setting of the GPU: the first that CUDA_VISIB
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pynvml
 from kernels_per_unit import PROBES
-from windows import SETTLE_S, START_S, WINDOW_S, Process
+from windows import START_S, Process, are_ready, end, per_s
 
 from advisor.errors import AdvisorError
 from advisor.runtime.backend import look
@@ -36,33 +34,12 @@ def counted(folder: Path) -> Rates:
     command = [sys.executable, "short_kernels.py", "--ms"]
     probes = [Process(n, [*command, ms, "--block-us", b], folder) for n, (ms, b) in PROBES.items()]
     try:
-        until_s = time.monotonic() + START_S
-        while not all(probe.waits() for probe in probes):
-            ended = [probe.child.poll() for probe in probes] != [None, None]
-            if ended or time.monotonic() > until_s:
-                logs = "\n".join(probe.log.read_text()[-500:] for probe in probes)
-                sys.exit(f"the probes did not start (46: the GPU is set to one process):\n{logs}")
-            time.sleep(0.1)
-        return tuple(rate for some in (probes[:1], probes[1:], probes) for rate in window(some))
+        if not are_ready(probes, START_S):
+            logs = "\n".join(probe.log.read_text()[-500:] for probe in probes)
+            sys.exit(f"the probes did not start (46: the GPU is set to one process):\n{logs}")
+        return tuple(rate for some in (probes[:1], probes[1:], probes) for rate in per_s(some))
     finally:
-        for probe in probes:
-            probe.want(2)  # a client of MPS that is killed at work can take the others with it
-        for probe in probes:
-            probe.child.wait(START_S)
-
-
-def window(together: Sequence[Process]) -> list[float]:
-    """Kernels a second of each."""
-    for probe in together:
-        probe.want(1)
-    time.sleep(SETTLE_S)
-    begun_s, before = time.perf_counter(), [probe.count() for probe in together]
-    time.sleep(WINDOW_S)
-    took_s, after = time.perf_counter() - begun_s, [probe.count() for probe in together]
-    for probe in together:
-        probe.want(0)
-    time.sleep(SETTLE_S)
-    return [(b - a) / took_s for a, b in zip(before, after, strict=True)]
+        end(probes)
 
 
 def line(model: str, driver: str, mps: Rates | None, sliced: Rates) -> str:

@@ -15,14 +15,23 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pynvml
 from priority import bundled_profiles
-from windows import HERE, START_S, WORKLOADS, Process, job_commands, percent_between
+from windows import (
+    HERE,
+    START_S,
+    WORKLOADS,
+    Process,
+    are_ready,
+    end,
+    job_commands,
+    per_s,
+    percent_between,
+)
 
 from advisor.core.gpu import ALL_GPUS, Split
 from advisor.predict.kernels import MeanEstimate, kernels_beside
@@ -39,32 +48,20 @@ def window(jobs, seconds=WINDOW_S):
     """Rates of jobs, and watts and counters of both GPUs, while these jobs run."""
     gpus = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in (0, 1)]
     samples = [(pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()) for _ in gpus]
-    looks = []
-    for job in jobs:
-        job.want(1)
-    for n, wait_s in enumerate((SETTLE_S, seconds)):
-        time.sleep(wait_s)
-        for gpu, both in zip(gpus, samples, strict=True):
-            pynvml.nvmlGpmSampleGet(gpu, both[n])
-        energies_j = [pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000 for gpu in gpus]
-        looks.append([time.perf_counter(), *energies_j, *(job.count() for job in jobs)])
-    for job in jobs:
-        job.want(0)
-    wait_for(jobs, 4)
-    took_s, *done = (b - a for a, b in zip(*looks, strict=True))
+    ends = iter(zip(*samples, strict=True))
+
+    def look():
+        for gpu, sample in zip(gpus, next(ends), strict=True):
+            pynvml.nvmlGpmSampleGet(gpu, sample)
+        return [pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000 for gpu in gpus]
+
+    first_w, second_w, *rates = per_s(jobs, seconds, SETTLE_S, look)
     return {
         "jobs": [job.name for job in jobs],
-        "power_w": [j / took_s for j in done[:2]],
-        "rates_per_s": [count / took_s for count in done[2:]],
+        "power_w": [first_w, second_w],
+        "rates_per_s": rates,
         "percent": [percent_between(both) for both in samples],
     }
-
-
-def wait_for(jobs, seconds):
-    """Until all stand at their gates, or have ended."""
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s and not all(j.waits() or j.child.poll() for j in jobs):
-        time.sleep(0.05)
 
 
 def profile_of(alone, probed, idle_w):
@@ -100,10 +97,11 @@ def measure(names, batch, folder, write):
         start("probe", "0", [sys.executable, *PROBE])
         for name, gpu in ((name, gpu) for name in names for gpu in "01"):
             start(f"{name}#{gpu}", gpu, *job_commands()[name])
-        wait_for(processes.values(), START_S)
-        for process in processes.values():
-            if not process.waits():
-                raise SystemExit(f"{process.name} did not start: {process.log.read_text()[-2000:]}")
+        if not are_ready(processes.values(), START_S):
+            lacking = [p for p in processes.values() if not p.waits()]
+            raise SystemExit(
+                f"did not start: {[(p.name, p.log.read_text()[-999:]) for p in lacking]}"
+            )
 
         def run(*jobs):
             return write(window([processes[job] for job in jobs]))
@@ -146,11 +144,7 @@ def measure(names, batch, folder, write):
         again = run("ranks@100")["rates_per_s"][0] / solo["ranks"][0]
         print(f"ranks alone again: {again:.3f} of the first window's rate")
     finally:
-        for process in processes.values():
-            process.want(2)
-        time.sleep(1.5)
-        for process in processes.values():
-            process.child.kill()
+        end(processes.values())
 
 
 def main():
@@ -161,7 +155,7 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="of each rank")
     given = parser.parse_args()
 
-    def end(*_):
+    def stop(*_):
         raise SystemExit("time is up, or stopped")
 
     def write(row):
@@ -170,7 +164,7 @@ def main():
         return row
 
     for number in (signal.SIGALRM, signal.SIGTERM):
-        signal.signal(number, end)
+        signal.signal(number, stop)
     signal.alarm(MOST_S)
     pynvml.nvmlInit()
     with tempfile.TemporaryDirectory(prefix="mps", dir="/tmp") as folder:

@@ -13,30 +13,19 @@ import os
 import random
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import pynvml
 
 PROGRAMS = [
-    "lightning",
-    "bert",
-    "gcn",
-    "jax_mlp",
-    "nbody",
-    "spectrum",
-    "convnext",
-    "unet",
-    "demucs",
-    "detection",
-    "gaussian",
-    "generate",
-]
+    "lightning", "bert", "gcn", "jax_mlp", "nbody", "spectrum", "convnext", "unet", "demucs",
+    "detection", "gaussian", "generate",
+]  # fmt: skip
 HERE, SEED, SETS, WATCH_S, LAUNCH_S = Path(__file__).parent, 58, 10, 78, 30
 DRAWN = ((2, 28), (3, 14))
 folder = Path(sys.argv[1])
@@ -55,34 +44,28 @@ def advisor(*words: str) -> list[Any]:
 def on_each_gpu(things: Sequence[Any], do: Callable[[Any, int], None]) -> None:
     """Each GPU takes the next thing when it has done one."""
     pynvml.nvmlInit()
-    left: SimpleQueue[Any] = SimpleQueue()
-    for thing in things:
-        left.put(thing)
+    count, free = pynvml.nvmlDeviceGetCount(), SimpleQueue[int]()
+    for gpu in range(count):
+        free.put(gpu)
 
-    def work(gpu: int) -> None:
+    def work(thing: Any) -> None:
+        gpu = free.get()
         try:
-            while True:
-                do(left.get_nowait(), gpu)
-        except Empty:
-            return
+            do(thing, gpu)
+        finally:
+            free.put(gpu)
 
-    workers = [threading.Thread(target=work, args=(n,)) for n in range(pynvml.nvmlDeviceGetCount())]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, things))
 
 
 def watch(program: str, gpu: int) -> None:
     """Start a program, watch it until it was alone for a minute, end it."""
     with (folder / f"{program}.log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, str(HERE / "programs.py"), program],
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
-        )
+            [sys.executable, str(HERE / "programs.py"), program], stdout=log, stderr=log,
+            cwd=folder, env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
+        )  # fmt: skip
     try:
         looks = advisor("watch", str(process.pid), "--for", str(WATCH_S))
     finally:
@@ -113,8 +96,7 @@ def ask() -> None:
 
 def launch(row: Any, gpu: int) -> None:
     """Run a set as advised, and keep the last state."""
-    words = ("launch", *row["jobs"], "--gpu", str(gpu), "--duration", str(LAUNCH_S))
-    states = advisor(*words)
+    states = advisor("launch", *row["jobs"], "--gpu", str(gpu), "--duration", str(LAUNCH_S))
     write("launched.jsonl", {"programs": row["programs"], "state": states[-1] if states else None})
 
 
@@ -137,10 +119,8 @@ def table() -> Iterator[str]:
     hits = list[bool]()
     for row in read("launched.jsonl"):
         state = row["state"]
-        forecast, pairs = (
-            state["forecast"],
-            [*zip(state["jobs"], state["forecast"]["jobs"], strict=True)],
-        )
+        forecast = state["forecast"]
+        pairs = zip(state["jobs"], forecast["jobs"], strict=True)
         said = [(one["rate"], one["solo_rate"], job["mean_rate"]) for job, one in pairs]
         speeds = ", ".join(ranged(rate, 100 / solo) for rate, solo, _ in said)
         came = ", ".join(f"{100 * rate / solo:.0f}" if rate else "-" for _, solo, rate in said)

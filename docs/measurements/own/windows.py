@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pynvml
 import yaml
 
@@ -82,6 +85,58 @@ class Process:
         return struct.unpack_from(f"<{LATENCY_BUCKETS}q", self.progress, LATENCIES_AT)
 
 
+def are_ready(processes: Collection[Process], seconds: float) -> bool:
+    """Whether all stand before their gates, when each does or has ended or the time is over."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s and not all(
+        process.waits() or process.child.poll() is not None for process in processes
+    ):
+        time.sleep(0.05)
+    return all(process.waits() for process in processes)
+
+
+def end(processes: Collection[Process]) -> None:
+    """Let all quit first: a client of MPS that is killed at work can take the others with it."""
+    for process in processes:
+        process.want(2)
+    until_s = time.monotonic() + 5
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.child.wait(max(0.0, until_s - time.monotonic()))
+        process.child.kill()
+
+
+def per_s(
+    together: Collection[Process],
+    seconds: float = WINDOW_S,
+    settle_s: float = SETTLE_S,
+    look: Callable[[], Iterable[float]] = list,
+) -> list[float]:
+    """How much more a look at both ends of a window reads, then the units of each job, a second."""
+    looks = list[list[float]]()
+    for process in together:
+        process.want(1)
+    for wait_s in (settle_s, seconds):
+        time.sleep(wait_s)
+        read = [*look()]
+        looks.append([time.perf_counter(), *read, *(process.count() for process in together)])
+    for process in together:
+        process.want(0)
+    are_ready(together, 4)
+    took_s, *grown = (b - a for a, b in zip(*looks, strict=True))
+    return [each / took_s for each in grown]
+
+
+def mean_of(values: Sequence[float], draws: int = 2000, seed: int = 57) -> str:
+    """With 95 % of means of values drawn anew."""
+    if not values:
+        return ""
+    dice = np.random.default_rng(seed)
+    means = dice.choice(np.array(values), (draws, len(values))).mean(axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
+    return f"{fmean(values):.3g} [{low:.3g} {high:.3g}]"
+
+
 def p99_ms(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
     """The 99th percentile of the requests between two looks; None without requests."""
     counts = [b - a for a, b in zip(before, after, strict=True)]
@@ -122,9 +177,7 @@ def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> d
     pynvml.nvmlGpmSampleGet(handle, samples[1])
     for process in together:
         process.want(0)
-    waited_s = time.perf_counter() + 3
-    while time.perf_counter() < waited_s and not all(process.waits() for process in together):
-        time.sleep(0.01)
+    are_ready(together, 3)
     return {
         "jobs": [process.name for process in together],
         "rates_per_s": [(b[0] - a[0]) / took_s for a, b in zip(before, after, strict=True)],
@@ -161,10 +214,7 @@ def campaign(
         for name, (command, workdir) in sorted(commands.items())
         if name in needed
     }
-    while time.monotonic() - begun < START_S and not all(
-        process.waits() or process.child.poll() is not None for process in processes.values()
-    ):
-        time.sleep(0.1)
+    are_ready(processes.values(), START_S)
     print(f"started in {time.monotonic() - begun:.0f} s", flush=True)
     for n, together in enumerate(todo, 1):
         if time.monotonic() - begun > seconds:
@@ -179,8 +229,4 @@ def campaign(
             file.write(json.dumps(row) + "\n")
         rates = [round(rate, 2) for rate in row["rates_per_s"]]
         print(n, len(todo), *together, rates, row["p99_ms"], round(row["power_w"]), flush=True)
-    for process in processes.values():
-        process.want(2)
-    time.sleep(1)
-    for process in processes.values():
-        process.child.kill()
+    end(processes.values())

@@ -22,11 +22,7 @@ from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90
-from advisor.predict.one_window import (
-    COUNTERS,
-    ESTIMATED_SHARES,
-    window_of,
-)
+from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor

@@ -194,24 +194,35 @@ def test_a_promise_beyond_the_last_bound_is_told_and_the_count_goes_on(file: Pat
         assert counter.read() == 3
 
 
-def test_a_server_that_starts_again_adds_to_what_it_did(file: Path) -> None:
-    """As Prometheus takes it: a counter and buckets that went back began again at 0."""
-    mirror = PageMirror(Progress())
-    mirror.take(Reading({"": 10}, ((1.0, 4), (math.inf, 6))))
-    mirror.take(Reading({"": 3}, ((1.0, 1), (math.inf, 3))))
-    mirror.take(Reading({"": 5}, ((1.0, 2), (math.inf, 4))))
-    with closing(CounterFile(file)) as counter:
-        assert counter.read() == 15
-    assert sum(read_latencies(file)) == 10
+GONE = ((1.0, 4), (math.inf, 4))
 
 
-def test_a_histogram_that_is_gone_for_a_moment_is_not_counted_twice(file: Path) -> None:
-    """As behind a proxy that has lost one of its servers."""
+@pytest.mark.parametrize(
+    ("readings", "count", "answers"),
+    [
+        # As Prometheus takes it: a counter and buckets that went back began again at 0.
+        (
+            [
+                Reading({"": 10}, ((1.0, 4), (math.inf, 6))),
+                Reading({"": 3}, ((1.0, 1), (math.inf, 3))),
+                Reading({"": 5}, ((1.0, 2), (math.inf, 4))),
+            ],
+            15,
+            10,
+        ),
+        # A histogram that is gone for a moment, as behind a proxy that has lost a server.
+        ([Reading({"": 10}, GONE), Reading({"": 11}), Reading({"": 12}, GONE)], 12, 4),
+    ],
+)
+def test_what_goes_back_or_away_is_counted_once(
+    file: Path, readings: list[Reading], count: int, answers: int
+) -> None:
     mirror = PageMirror(Progress())
-    buckets = ((1.0, 4), (math.inf, 4))
-    for reading in (Reading({"": 10}, buckets), Reading({"": 11}), Reading({"": 12}, buckets)):
+    for reading in readings:
         mirror.take(reading)
-    assert sum(read_latencies(file)) == 4
+    with closing(CounterFile(file)) as counter:
+        assert counter.read() == count
+    assert sum(read_latencies(file)) == answers
 
 
 @given(

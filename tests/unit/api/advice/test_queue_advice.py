@@ -14,7 +14,7 @@ from advisor.decide.decision import Running
 from advisor.decide.limits import Request, floor
 from advisor.launch.folder import LaunchFolder, joins, list_folders
 from advisor.launch.run_queue import QueueFile, see
-from advisor.launch.spec import LaunchPart
+from advisor.launch.spec import LaunchPart, LaunchSet
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.queue import OpenCard, QueueCard, QueueRun, planned, read_card
@@ -25,6 +25,12 @@ NAMES = ("triad", "resnet50-train-b2", "bert-serve-10", "gemm", "mobilenet-train
 SHARING = ("bert-infer", "resnet50-train-waiting", "resnet50-train-b2")
 
 TWO = ("resnet50-train-b2", "matmul-fp16")
+
+
+@pytest.fixture(autouse=True)
+def no_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = Mock(return_value=Mock(poll=lambda: None))
+    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +82,15 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
     assert split.sharing == "limited"
 
 
+def launched_by(queue: QueueRun, folder: Path) -> list[LaunchSet]:
+    for _ in range(9):
+        queue.act(queue.look())
+        for launch in list_folders(folder / "home" / "launches"):
+            supervise(launch)
+    assert queue.done(queue.look())
+    return [one.read_spec().pairs[0] for one in list_folders(folder / "home" / "launches")]
+
+
 @pytest.mark.parametrize(
     ("names", "launches"),
     [
@@ -93,33 +108,22 @@ def test_jobs_that_run_in_turns_are_joined_in_turns(card: QueueCard) -> None:
 def test_a_queue_ends(
     card: QueueCard,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     names: Sequence[str],
     launches: Sequence[tuple[str, ...]],
 ) -> None:
     """A server ends with the last job that shares with it; without one it does not begin."""
-    monkeypatch.setattr(
-        "advisor_advice.queue.spawn_supervisor", Mock(return_value=Mock(poll=lambda: None))
-    )
     rates = {"bert-serve-10": 10.0}
     jobs = [Job(name=name, command=("true",), offered_rate=rates.get(name)) for name in names]
     queue = QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings_of(tmp_path))
-    for _ in range(9):
-        queue.act(queue.look())
-        for folder in list_folders(tmp_path / "home" / "launches"):
-            supervise(folder)
-    assert queue.done(queue.look())
-    sets = [one.read_spec().pairs[0] for one in list_folders(tmp_path / "home" / "launches")]
+    sets = launched_by(queue, tmp_path)
     found = [(one.split.sharing, *(job.name for job in one.jobs)) for one in sets]
     assert sorted(found) == launches
 
 
 def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
-    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    card: QueueCard, tmp_path: Path
 ) -> None:
     """By the plan of a queue, the longest set first; else a limit would outlive its neighbours."""
-    spawn = Mock(return_value=Mock(poll=lambda: None))
-    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
     small = ("mobilenet-train-b2", "resnet50-train-b2")
     names = ("gemm", "triad", *small, *small)
     jobs, settings = [Job(name=name, command=("true",)) for name in names], settings_of(tmp_path)
@@ -130,24 +134,14 @@ def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
 
     ((_, (unknown,)),) = queue({}).first_sets()
     assert {*unknown.split.shares} == {100.0}
-    run = queue(works)
-    for _ in range(9):
-        run.act(run.look())
-        for folder in list_folders(tmp_path / "home" / "launches"):
-            supervise(folder)
-    assert run.done(run.look())
-    sets = [one.read_spec().pairs[0] for one in list_folders(tmp_path / "home" / "launches")]
+    sets = launched_by(queue(works), tmp_path)
     found = [sorted(job.name for job in one.jobs) for one in sets]
     assert sorted(name for one in found for name in one) == sorted(names)
     assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
 
 
-def test_a_job_that_fills_joins_below_normal_priority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_fills_joins_below_normal_priority(tmp_path: Path) -> None:
     """Beside one that runs alone and leaves room."""
-    spawn = Mock(return_value=Mock(poll=lambda: None))
-    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
     jobs = [Job(name=name, command=("true",)) for name in ("resnet50-infer-b2", "fft", "gemm")]
     files = tmp_path / "jobs"
     files.mkdir()
@@ -170,11 +164,7 @@ def test_a_job_that_fills_joins_below_normal_priority(
     assert asked.pairs[0].forecast
 
 
-def test_equal_jobs_take_as_long_as_the_first_one(
-    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spawn = Mock(return_value=Mock(poll=lambda: None))
-    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
+def test_equal_jobs_take_as_long_as_the_first_one(card: QueueCard, tmp_path: Path) -> None:
     jobs, clock = [Job(name="gemm", command=("true",))] * 2, Mock(return_value=0.0)
     file, settings = QueueFile(tmp_path / "queue"), settings_of(tmp_path)
     queue = QueueRun(jobs, [card], file, settings, due_s={"gemm": 1e6}, clock_s=clock)
@@ -220,11 +210,9 @@ def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
 
 @pytest.mark.parametrize("is_restartable", [True, False])
 def test_a_set_whose_jobs_may_be_started_again_is_tried(
-    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_restartable: bool
+    card: QueueCard, tmp_path: Path, is_restartable: bool
 ) -> None:
     """The way that was planned first; who joins later finds the limits of all in each way."""
-    spawn = Mock(return_value=Mock(poll=lambda: None))
-    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
     tried = replace(card.wanted, request=replace(card.wanted.request, tries=2))
     jobs = [
         Job(name=name, command=("true",), restartable=is_restartable or name != TWO[0])
@@ -270,11 +258,9 @@ def test_jobs_with_a_deadline_go_first_at_the_speed_that_they_need(
 
 
 def test_a_deadline_is_not_counted_anew_when_the_queue_goes_on(
-    card: QueueCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    card: QueueCard, tmp_path: Path
 ) -> None:
     """Unless another one is asked for."""
-    spawn = Mock(return_value=Mock(poll=lambda: None))
-    monkeypatch.setattr("advisor_advice.queue.spawn_supervisor", spawn)
     clock, file = Mock(return_value=1000.0), QueueFile(tmp_path / "queue")
     jobs, settings = [Job(name="gemm", command=("true",))], settings_of(tmp_path)
 

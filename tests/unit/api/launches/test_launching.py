@@ -342,8 +342,15 @@ def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (joules("job_energy", job="abe"), joules("job_energy", job="other")) == (900, 900)
 
 
-def test_observations_are_brought_in_once(tmp_path: Path) -> None:
-    """However often a folder is looked at, and with a line that is half or none in between."""
+def test_observations_are_brought_in_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a folder is looked at, with a line that is half or none in between.
+
+    What could not be stored while the database was away is stored later, and counted once.
+    """
+
+    def fail(*_: object) -> int:
+        raise StoreError("away")
+
     folder, launch_metrics = create_folder(tmp_path / "launches", SPEC), LaunchMetrics()
     with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
         observations = ObservationImporter(store, launch_metrics)
@@ -351,6 +358,11 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
         append_observation(folder.path, SEEN)
         with (folder.path / "observations.jsonl").open("ab") as file:
             file.write(b'{"launch_id": 1}\n{"half')
+        with monkeypatch.context() as away:
+            away.setattr(type(store), "add", fail)
+            for _ in range(2):
+                with pytest.raises(StoreError):
+                    observations.bring_in(folder)
         for _ in range(2):
             observations.bring_in(folder)
         assert store.observations() == [SEEN]
@@ -362,29 +374,6 @@ def test_observations_are_brought_in_once(tmp_path: Path) -> None:
     of = {"gpu": SEEN.gpu_uuid}
     assert sample(launch_metrics, "energy_joules_total", **of) == SEEN.energy_j
     assert sample(again, "energy_joules_total", **of) is None
-
-
-def test_observations_wait_for_the_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What could not be stored is stored later, and is counted once all the same."""
-
-    def fail(*_: object) -> int:
-        raise StoreError("away")
-
-    folder, launch_metrics = create_folder(tmp_path / "launches", SPEC), LaunchMetrics()
-    append_observation(folder.path, SEEN)
-    with open_store(f"sqlite:///{tmp_path}/a.db", tmp_path) as store:
-        observations = ObservationImporter(store, launch_metrics)
-        with monkeypatch.context() as away:
-            away.setattr(type(store), "add", fail)
-            for _ in range(2):
-                with pytest.raises(StoreError):
-                    observations.bring_in(folder)
-        observations.bring_in(folder)
-        assert store.observations() == [SEEN]
-    launch_metrics.complete = True
-    assert forecasts(launch_metrics, "judged") == [2, 1, 1]
 
 
 # The GPUs of a host, and what those draw that nobody holds.
