@@ -20,11 +20,14 @@ from advisor.decide.decision import (
     same_work,
 )
 from advisor.decide.reasons import percent
+from advisor.errors import InputError
 from advisor.formats.moments import duration_text
+from advisor.formats.wire import to_plain
 from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
+from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
@@ -85,6 +88,10 @@ def recommend(
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
     as_json: AsJson = False,
+    placer: Annotated[
+        str | None,
+        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+    ] = None,
 ) -> None:
     """How do two to seven jobs share one GPU with the least energy for the same work?
 
@@ -97,17 +104,34 @@ def recommend(
     details = [name for name, is_wanted in wanted.items() if is_wanted]
     found = advise(*jobs, every=every, **asdict(asked))
     if isinstance(found, Partners):
+        if placer is not None:
+            raise InputError("--as says nothing of 1 job", fix="name the other job, too")
         say(as_json_text(found)) if as_json else _show_partners(found)
         return
     given, told = found
     if asked.gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
+    words = placer and pasted(placer, given.decision)
     if as_json:
-        say(as_json_text(told))
+        say(as_json_text({**to_plain(told), "placer": words} if words else told))
+        return
+    if words:
+        _show_pasted(given, words)
         return
     _show(given, details)
     if asked.components:
         _show_parts(told)
+
+
+def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
+    console = plain_console(highlight=False, most=MOST_WIDTH)
+    print_folded(console, "", first_lines(given).headline)
+    if not words.lines:
+        print_folded(console, "", "nothing to paste: each job asks for a whole GPU")
+        return
+    for line in words.lines:
+        say(line)
+    print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
 
 
 def _show_parts(told: Recommendation) -> None:

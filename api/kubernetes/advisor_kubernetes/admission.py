@@ -321,7 +321,8 @@ def _of_placer(
     path = f"/spec/containers/{place}"
     limits = part(container, "resources", "limits")
     if placer == "hami" and limits:
-        wanted = {"nvidia.com/gpucores": f"{float(share):.0f}"}
+        # 100 would ask for the card alone.
+        wanted = {"nvidia.com/gpucores": f"{float(share):.0f}"} if float(share) < WHOLE else {}
         if memory_mib is not None:
             wanted["nvidia.com/gpumem"] = str(memory_mib)
         missing = {name: count for name, count in wanted.items() if name not in limits}

@@ -1,0 +1,362 @@
+"""The chosen option in the words of placers that sites have (docs/recommend.md)."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from advisor.core.gpu import (
+    BELOW_NORMAL,
+    MEMORY_LIMIT,
+    PERCENTAGE,
+    PRIORITY,
+    WHOLE,
+    MemoryFit,
+    vendor_of,
+)
+from advisor.decide.decision import Decision
+from advisor.errors import InputError
+from advisor.predict.profiles import hold_several
+from advisor_advice.answers import option_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pasted:
+    """What to give one placer.
+
+    Attributes:
+        version: Of the placer or its API, whose schema or page the form follows.
+        lines: To paste; none: each job asks for a whole GPU.
+        cannot: What the placer cannot express, in sentences.
+    """
+
+    placer: str
+    version: str
+    lines: tuple[str, ...]
+    cannot: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    """One of the jobs.
+
+    Attributes:
+        percent: Limit of its SMs; 100: none.
+        part: Of the GPU, all parts together at most 1: what a placer books that divides it.
+        memory_mib: That it may fill, all together no more than the card; None: not known.
+        is_low: Whether it runs below normal priority.
+    """
+
+    job: str
+    percent: int
+    part: float
+    memory_mib: int | None
+    is_low: bool
+
+    def variables(self, is_mps: bool) -> dict[str, str]:
+        """Of MPS; none where jobs take turns, and no limit that is none."""
+        if not is_mps:
+            return {}
+        limit = {PERCENTAGE: str(self.percent)} if self.percent < WHOLE else {}
+        memory = {MEMORY_LIMIT: f"0={self.memory_mib}M"} if self.memory_mib else {}
+        return {**limit, **memory, **(BELOW_NORMAL if self.is_low else {})}
+
+
+def pasted(placer: str, d: Decision) -> Pasted:
+    """What to give a placer so that jobs share a GPU as advised.
+
+    Raises:
+        InputError: there is no such placer, or it cannot place the jobs so.
+    """
+    if placer not in PLACERS:
+        raise InputError(
+            f"{placer!r} is no placer that is known", fix=f"give one of {', '.join(PLACERS)}"
+        )
+    version, form, cannot = PLACERS[placer]
+    if (way := d.way) is None:
+        return Pasted(placer=placer, version=version, lines=(), cannot=())
+    if vendor_of(d.profiles[0].gpu_model) == "amd" or hold_several(d.profiles):
+        raise InputError(
+            f"the jobs cannot be written for {placer}",
+            why="its words are for NVIDIA GPUs, and jobs that hold one",
+            fix="leave --as out: --how says how to start them by hand",
+        )
+    if way.sharing == "time-sliced" and placer in ("ecs", "mps"):
+        raise InputError(
+            "the jobs should take turns, without MPS",
+            why=f"{placer} shares by MPS alone",
+            fix="give --as device-plugin, dra, hami, kai, ray or slurm",
+        )
+    shares = option_of(way, d).jobs
+    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
+    seats = [
+        _Seat(
+            job=share.job,
+            percent=math.ceil(share.share_percent),
+            # Rounded down: 1 for all is the most.
+            part=int(1e4 * share.share_percent / sum(s.share_percent for s in shares)) / 1e4,
+            memory_mib=memory.limit_mib(n, 100 / len(shares)),
+            is_low=PRIORITY in share.environment,
+        )
+        for n, share in enumerate(shares)
+    ]
+    lines = tuple(form(seats, way.sharing != "time-sliced"))
+    return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
+
+
+def _ray(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    return (
+        f"num_gpus={seat.part}, "
+        f"runtime_env={json.dumps({'env_vars': seat.variables(is_mps)})}  # {seat.job}"
+        for seat in seats
+    )
+
+
+def _kai(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    # The scheduler takes memory or a fraction, not both.
+    return _pods(
+        (
+            seat.job,
+            {"schedulerName": "kai-scheduler", **_container(seat.variables(is_mps))},
+            {"gpu-memory": str(seat.memory_mib)}
+            if seat.memory_mib
+            else {"gpu-fraction": str(seat.part)},
+        )
+        for seat in seats
+    )
+
+
+def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    limits = (
+        {
+            "nvidia.com/gpu": 1,
+            **(
+                {"nvidia.com/gpumem": seat.memory_mib}
+                if seat.memory_mib
+                else {"nvidia.com/gpumem-percentage": int(100 * seat.part)}
+            ),
+            # 100 would ask for the card alone.
+            **({"nvidia.com/gpucores": seat.percent} if seat.percent < WHOLE else {}),
+        }
+        for seat in seats
+    )
+    return _pods(
+        (seat.job, _container({}, limits=limit), {})
+        for seat, limit in zip(seats, limits, strict=True)
+    )
+
+
+def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    if unknown := [seat.job for seat in seats if not seat.memory_mib]:
+        raise InputError(
+            f"the memory of {unknown[0]} is not known",
+            why="ECS places by memory, which nvidiaMps must name",
+            fix=f"measure it: advisor profile {unknown[0]}",
+        )
+    containers = [
+        {
+            "name": f"{re.sub(r'[^a-zA-Z0-9_-]', '-', seat.job)}-{number}",
+            "resourceRequirements": [
+                {
+                    "type": "GPU",
+                    "sharingStrategy": {
+                        "nvidiaMps": {
+                            "memory": seat.memory_mib,
+                            **({"maxComputePercent": seat.percent} if seat.percent < WHOLE else {}),
+                        }
+                    },
+                }
+            ],
+            "environment": _named(BELOW_NORMAL if seat.is_low else {}),
+        }
+        for number, seat in enumerate(seats, start=1)
+    ]
+    # In one task, or they need not meet.
+    return json.dumps({"containerDefinitions": containers}, indent=2).splitlines()
+
+
+def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    most = {"defaultActiveThreadPercentage": max(seat.percent for seat in seats)}
+    turns = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Default"}}
+    parameters = {
+        "apiVersion": "resource.nvidia.com/v1beta1",
+        "kind": "GpuConfig",
+        "sharing": {"strategy": "MPS", "mpsConfig": most} if is_mps else turns,
+    }
+    opaque = {"driver": "gpu.nvidia.com", "parameters": parameters}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "shared-gpu"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
+                "config": [{"requests": ["gpu"], "opaque": opaque}],
+            }
+        },
+    }
+    named = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared-gpu"}]}
+    uses = [{"name": "gpu", "request": "gpu"}]
+    pods = _pods(
+        (seat.job, {**named, **_container(seat.variables(is_mps), claims=uses)}, {})
+        for seat in seats
+    )
+    return (*_yaml(claim), *pods)
+
+
+def _device_plugin(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    most = int(WHOLE) // len(seats)
+    parts = {"resources": [{"name": "nvidia.com/gpu", "replicas": len(seats)}]}
+    # The daemon bounds memory; of shares it takes lower ones.
+    own = [
+        {
+            name: text
+            for name, text in seat.variables(is_mps).items()
+            if name == PRIORITY or (name == PERCENTAGE and seat.percent < most)
+        }
+        for seat in seats
+    ]
+    pods = _pods(
+        (seat.job, _container(variables, limits={"nvidia.com/gpu": 1}), {})
+        for seat, variables in zip(seats, own, strict=True)
+    )
+    less = (
+        f"# {seat.job} gets {most} % of the SMs, not {seat.percent}"
+        for seat in seats
+        if is_mps and seat.percent > most
+    )
+    config = {"version": "v1", "sharing": {"mps" if is_mps else "timeSlicing": parts}}
+    return (*_yaml(config), *less, *pods)
+
+
+def _slurm(seats: Sequence[_Seat], is_mps: bool) -> Iterator[str]:
+    over = sum(seat.percent for seat in seats) > WHOLE
+    for seat in seats:
+        # With a count of 100 for each GPU it is a percentage; together they are no more than 100.
+        counted = int(100 * seat.part) if over else seat.percent
+        yield f"#SBATCH --gres={f'mps:{counted}' if is_mps else 'shard:1'}  # {seat.job}"
+        own = {PERCENTAGE: str(seat.percent), **seat.variables(is_mps)}
+        if counted == seat.percent or not is_mps:
+            del own[PERCENTAGE]
+        yield from (f"export {name}={text}" for name, text in own.items())
+
+
+def _mps(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    own = ("".join(f"{k}={v} " for k, v in seat.variables(is_mps).items()) for seat in seats)
+    return (
+        "nvidia-cuda-mps-control -d  # once, as the user of all jobs",
+        *(f"{text}COMMAND  # {seat.job}" for text, seat in zip(own, seats, strict=True)),
+    )
+
+
+def _container(variables: Mapping[str, str], **resources: Any) -> dict[str, Any]:
+    """What matters here of the specification of a pod."""
+    own = {"resources": resources} if resources else {}
+    env = {"env": _named(variables)} if variables else {}
+    return {"containers": [{"name": "main", **own, **env}]}
+
+
+def _pods(pods: Iterable[tuple[str, Any, Mapping[str, str]]]) -> Iterator[str]:
+    """Pods of jobs, by specification and annotations."""
+    for job, spec, annotations in pods:
+        yield f"--- # {job}"
+        metadata = {"metadata": {"annotations": annotations}} if annotations else {}
+        yield from _yaml({**metadata, "spec": spec})
+
+
+def _named(variables: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": text} for name, text in variables.items()]
+
+
+def _yaml(what: Any) -> list[str]:
+    return yaml.safe_dump(what, sort_keys=False).splitlines()
+
+
+_OWN_DAEMON = "it starts no MPS: without a daemon on the node, in reach of both, nobody is limited"
+_OTHERS = "it does not name who meets whom: another job may take what is left of the GPU"
+
+PLACERS: Mapping[
+    str, tuple[str, Callable[[Sequence[_Seat], bool], Iterable[str]], tuple[str, ...]]
+] = MappingProxyType(
+    {
+        "ray": (
+            "Ray 2.60",
+            _ray,
+            (
+                "num_gpus books a part of a GPU and bounds nothing: the variables do",
+                _OWN_DAEMON,
+                "two actors meet for sure only in one bundle of a placement group, {'GPU': 1}",
+            ),
+        ),
+        "kai": (
+            "KAI-Scheduler 0.18, NonMemoryEnforced",
+            _kai,
+            (
+                "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
+                "it has no share of SMs: the variables are the limit",
+                _OWN_DAEMON,
+                _OTHERS,
+            ),
+        ),
+        "hami": (
+            "HAMi 2.10",
+            _hami,
+            (
+                "gpucores holds kernels back in time and reserves no SMs: speeds were predicted "
+                "for MPS",
+                "it has no MPS priority",
+                _OTHERS,
+            ),
+        ),
+        "ecs": (
+            "Amazon ECS API 2014-11-13, NvidiaMpsAllocation",
+            _ecs,
+            (
+                "maxComputePercent is a limit and no reservation, and tasks are placed by memory "
+                "alone",
+                "each process of a container has the whole percentage",
+            ),
+        ),
+        "dra": (
+            "resource.nvidia.com/v1beta1 with MPSSupport (alpha), Kubernetes 1.34",
+            _dra,
+            (
+                "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
+                "which a pod can lift up to it",
+                "a pod with a claim of its own, by a template, shares with nobody",
+            ),
+        ),
+        "device-plugin": (
+            "NVIDIA device plugin 0.17",
+            _device_plugin,
+            (
+                "each of the replicas has an equal part of SMs and memory, which variables only "
+                "lower: a job that needs more memory fails",
+                "the file counts for all GPUs of a node",
+                _OTHERS,
+            ),
+        ),
+        "slurm": (
+            "Slurm 22.05, gres/mps with a Count of 100 for each GPU",
+            _slurm,
+            (
+                "gres/mps has no memory and no priority: the variables are the limit",
+                "srun sets the percentage again from the count: start the command without it",
+                "jobs of two users take turns, as an MPS server serves one",
+                _OTHERS,
+            ),
+        ),
+        "mps": (
+            "CUDA MPS, protocol 2 (drivers 470 to 580)",
+            _mps,
+            ("each process of a job has the whole percentage", "a job can lift its own variables"),
+        ),
+    }
+)
+"""By name: version of the schema or page, lines of jobs that share by MPS or take turns, and what
+it cannot express."""
