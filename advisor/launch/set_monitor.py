@@ -656,8 +656,7 @@ class _LimitMonitor:
             clients, share = number // job.job.gpus, job.share.percent
             if share < WHOLE and clients > self._told_clients.get(job, 1):
                 self._told_clients[job] = clients
-                most = min(WHOLE, clients * share)
-                granted = job.granted.units
+                most, granted = min(WHOLE, clients * share), job.granted.units
                 units = f" ({min(total, clients * granted)} units)" if total and granted else ""
                 yield _CROWD.format(job.job.name, clients, share, most, units)
 

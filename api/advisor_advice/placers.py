@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from advisor.core.gpu import (
-    BELOW_NORMAL,
     MEMORY_LIMIT,
-    PERCENTAGE,
     PRIORITY,
     WHOLE,
     MemoryFit,
+    Share,
+    share_environment,
     vendor_of,
 )
 from advisor.decide.decision import Decision
@@ -49,22 +49,14 @@ class _Seat:
         percent: Limit of its SMs; 100: none.
         part: Of the GPU, all parts together at most 1: what a placer books that divides it.
         memory_mib: That it may fill, all together no more than the card; None: not known.
-        is_low: Whether it runs below normal priority.
+        variables: Of MPS; none where jobs take turns.
     """
 
     job: str
     percent: int
     part: float
     memory_mib: int | None
-    is_low: bool
-
-    def variables(self, is_mps: bool) -> dict[str, str]:
-        """Of MPS; none where jobs take turns, and no limit that is none."""
-        if not is_mps:
-            return {}
-        limit = {PERCENTAGE: str(self.percent)} if self.percent < WHOLE else {}
-        memory = {MEMORY_LIMIT: f"0={self.memory_mib}M"} if self.memory_mib else {}
-        return {**limit, **memory, **(BELOW_NORMAL if self.is_low else {})}
+    variables: Mapping[str, str]
 
 
 def pasted(placer: str, d: Decision) -> Pasted:
@@ -86,7 +78,8 @@ def pasted(placer: str, d: Decision) -> Pasted:
             why="its words are for NVIDIA GPUs, and jobs that hold one",
             fix="leave --as out: --how says how to start them by hand",
         )
-    if way.sharing == "time-sliced" and placer in ("ecs", "mps"):
+    is_mps = way.sharing != "time-sliced"
+    if not is_mps and placer in ("ecs", "mps"):
         raise InputError(
             "the jobs should take turns, without MPS",
             why=f"{placer} shares by MPS alone",
@@ -94,60 +87,67 @@ def pasted(placer: str, d: Decision) -> Pasted:
         )
     shares = option_of(way, d).jobs
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
+    bounds_mib = [memory.limit_mib(n, 100 / len(shares)) for n in range(len(shares))]
     seats = [
         _Seat(
             job=share.job,
-            percent=math.ceil(share.share_percent),
+            percent=(percent := math.ceil(share.share_percent)),
             # Rounded down: 1 for all is the most.
             part=int(1e4 * share.share_percent / sum(s.share_percent for s in shares)) / 1e4,
-            memory_mib=memory.limit_mib(n, 100 / len(shares)),
-            is_low=PRIORITY in share.environment,
+            memory_mib=mib,
+            variables=share_environment(
+                Share(percent, memory_mib=mib, below_normal=PRIORITY in share.environment),
+                None,
+                "nvidia",
+            )
+            if is_mps
+            else {},
         )
-        for n, share in enumerate(shares)
+        for share, mib in zip(shares, bounds_mib, strict=True)
     ]
-    lines = tuple(form(seats, way.sharing != "time-sliced"))
+    lines = tuple("\n".join(form(seats, is_mps)).splitlines())
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
-def _ray(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+def _ray(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
     return (
-        f"num_gpus={seat.part}, "
-        f"runtime_env={json.dumps({'env_vars': seat.variables(is_mps)})}  # {seat.job}"
-        for seat in seats
+        f"num_gpus={s.part}, runtime_env={json.dumps({'env_vars': s.variables})}  # {s.job}"
+        for s in seats
     )
 
 
-def _kai(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+def _kai(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
     # The scheduler takes memory or a fraction, not both.
-    return _pods(
-        (
+    return (
+        _pod(
             seat.job,
-            {"schedulerName": "kai-scheduler", **_container(seat.variables(is_mps))},
-            {"gpu-memory": str(seat.memory_mib)}
+            seat.variables,
+            annotations={"gpu-memory": str(seat.memory_mib)}
             if seat.memory_mib
             else {"gpu-fraction": str(seat.part)},
+            schedulerName="kai-scheduler",
         )
         for seat in seats
     )
 
 
 def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
-    limits = (
-        {
-            "nvidia.com/gpu": 1,
-            **(
-                {"nvidia.com/gpumem": seat.memory_mib}
-                if seat.memory_mib
-                else {"nvidia.com/gpumem-percentage": int(100 * seat.part)}
-            ),
-            # 100 would ask for the card alone.
-            **({"nvidia.com/gpucores": seat.percent} if seat.percent < WHOLE else {}),
-        }
+    return (
+        _pod(
+            seat.job,
+            {},
+            limits={
+                "nvidia.com/gpu": 1,
+                **(
+                    {"nvidia.com/gpumem": seat.memory_mib}
+                    if seat.memory_mib
+                    else {"nvidia.com/gpumem-percentage": int(100 * seat.part)}
+                ),
+                # 100 would ask for the card alone.
+                **({"nvidia.com/gpucores": seat.percent} if seat.percent < WHOLE else {}),
+            },
+        )
         for seat in seats
-    )
-    return _pods(
-        (seat.job, _container({}, limits=limit), {})
-        for seat, limit in zip(seats, limits, strict=True)
     )
 
 
@@ -165,30 +165,20 @@ def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
                 {
                     "type": "GPU",
                     "sharingStrategy": {
-                        "nvidiaMps": {
-                            "memory": seat.memory_mib,
-                            **({"maxComputePercent": seat.percent} if seat.percent < WHOLE else {}),
-                        }
+                        "nvidiaMps": {"memory": seat.memory_mib, "maxComputePercent": seat.percent}
                     },
                 }
             ],
-            "environment": _named(BELOW_NORMAL if seat.is_low else {}),
+            "environment": _named({k: v for k, v in seat.variables.items() if k == PRIORITY}),
         }
         for number, seat in enumerate(seats, start=1)
     ]
     # In one task, or they need not meet.
-    return json.dumps({"containerDefinitions": containers}, indent=2).splitlines()
+    return (json.dumps({"containerDefinitions": containers}, indent=2),)
 
 
 def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     most = {"defaultActiveThreadPercentage": max(seat.percent for seat in seats)}
-    turns = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Default"}}
-    parameters = {
-        "apiVersion": "resource.nvidia.com/v1beta1",
-        "kind": "GpuConfig",
-        "sharing": {"strategy": "MPS", "mpsConfig": most} if is_mps else turns,
-    }
-    opaque = {"driver": "gpu.nvidia.com", "parameters": parameters}
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -196,85 +186,101 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
         "spec": {
             "devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
-                "config": [{"requests": ["gpu"], "opaque": opaque}],
+                "config": [
+                    {
+                        "requests": ["gpu"],
+                        "opaque": {
+                            "driver": "gpu.nvidia.com",
+                            "parameters": {
+                                "apiVersion": "resource.nvidia.com/v1beta1",
+                                "kind": "GpuConfig",
+                                "sharing": {"strategy": "MPS", "mpsConfig": most}
+                                if is_mps
+                                else {
+                                    "strategy": "TimeSlicing",
+                                    "timeSlicingConfig": {"interval": "Default"},
+                                },
+                            },
+                        },
+                    }
+                ],
             }
         },
     }
-    named = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "shared-gpu"}]}
+    named = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
     uses = [{"name": "gpu", "request": "gpu"}]
-    pods = _pods(
-        (seat.job, {**named, **_container(seat.variables(is_mps), claims=uses)}, {})
-        for seat in seats
-    )
-    return (*_yaml(claim), *pods)
+    pods = (_pod(seat.job, seat.variables, claims=uses, resourceClaims=named) for seat in seats)
+    return (_yaml(claim), *pods)
 
 
 def _device_plugin(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     most = int(WHOLE) // len(seats)
     parts = {"resources": [{"name": "nvidia.com/gpu", "replicas": len(seats)}]}
-    # The daemon bounds memory; of shares it takes lower ones.
-    own = [
-        {
-            name: text
-            for name, text in seat.variables(is_mps).items()
-            if name == PRIORITY or (name == PERCENTAGE and seat.percent < most)
-        }
-        for seat in seats
-    ]
-    pods = _pods(
-        (seat.job, _container(variables, limits={"nvidia.com/gpu": 1}), {})
-        for seat, variables in zip(seats, own, strict=True)
+    return (
+        _yaml({"version": "v1", "sharing": {"mps" if is_mps else "timeSlicing": parts}}),
+        *(
+            f"# {seat.job} gets {most} % of the SMs, not {seat.percent}"
+            for seat in seats
+            if is_mps and seat.percent > most
+        ),
+        *(
+            _pod(
+                seat.job,
+                # The daemon bounds memory; a percentage above its own changes nothing.
+                {k: v for k, v in seat.variables.items() if k != MEMORY_LIMIT},
+                limits={"nvidia.com/gpu": 1},
+            )
+            for seat in seats
+        ),
     )
-    less = (
-        f"# {seat.job} gets {most} % of the SMs, not {seat.percent}"
-        for seat in seats
-        if is_mps and seat.percent > most
-    )
-    config = {"version": "v1", "sharing": {"mps" if is_mps else "timeSlicing": parts}}
-    return (*_yaml(config), *less, *pods)
 
 
-def _slurm(seats: Sequence[_Seat], is_mps: bool) -> Iterator[str]:
+def _slurm(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     over = sum(seat.percent for seat in seats) > WHOLE
     for seat in seats:
         # With a count of 100 for each GPU it is a percentage; together they are no more than 100.
         counted = int(100 * seat.part) if over else seat.percent
         yield f"#SBATCH --gres={f'mps:{counted}' if is_mps else 'shard:1'}  # {seat.job}"
-        own = {PERCENTAGE: str(seat.percent), **seat.variables(is_mps)}
-        if counted == seat.percent or not is_mps:
-            del own[PERCENTAGE]
-        yield from (f"export {name}={text}" for name, text in own.items())
+        yield from (f"export {name}={text}" for name, text in seat.variables.items())
 
 
-def _mps(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
-    own = ("".join(f"{k}={v} " for k, v in seat.variables(is_mps).items()) for seat in seats)
+def _mps(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
     return (
         "nvidia-cuda-mps-control -d  # once, as the user of all jobs",
-        *(f"{text}COMMAND  # {seat.job}" for text, seat in zip(own, seats, strict=True)),
+        *(
+            " ".join((*(f"{k}={v}" for k, v in seat.variables.items()), f"COMMAND  # {seat.job}"))
+            for seat in seats
+        ),
     )
 
 
-def _container(variables: Mapping[str, str], **resources: Any) -> dict[str, Any]:
-    """What matters here of the specification of a pod."""
-    own = {"resources": resources} if resources else {}
-    env = {"env": _named(variables)} if variables else {}
-    return {"containers": [{"name": "main", **own, **env}]}
+def _pod(
+    job: str,
+    variables: Mapping[str, str],
+    *,
+    annotations: Mapping[str, str] | None = None,
+    limits: Mapping[str, object] | None = None,
+    claims: Sequence[Mapping[str, str]] = (),
+    **spec: Any,
+) -> str:
+    """What matters here of a pod."""
+    resources = _given(limits=limits, claims=claims)
+    container = _given(name="main", resources=resources, env=_named(variables))
+    metadata = _given(annotations=annotations)
+    pod = _given(metadata=metadata, spec={**spec, "containers": [container]})
+    return f"--- # {job}\n{_yaml(pod)}"
 
 
-def _pods(pods: Iterable[tuple[str, Any, Mapping[str, str]]]) -> Iterator[str]:
-    """Pods of jobs, by specification and annotations."""
-    for job, spec, annotations in pods:
-        yield f"--- # {job}"
-        metadata = {"metadata": {"annotations": annotations}} if annotations else {}
-        yield from _yaml({**metadata, "spec": spec})
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
 
 
 def _named(variables: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": text} for name, text in variables.items()]
 
 
-def _yaml(what: Any) -> list[str]:
-    return yaml.safe_dump(what, sort_keys=False).splitlines()
+def _yaml(what: Any) -> str:
+    return yaml.safe_dump(what, sort_keys=False).rstrip()
 
 
 _OWN_DAEMON = "it starts no MPS: without a daemon on the node, in reach of both, nobody is limited"

@@ -152,7 +152,6 @@ def check_device_plugin(lines: tuple[str, ...]) -> int:
     assert parts == {"resources": [{"name": "nvidia.com/gpu", "replicas": len(pods)}]}
     for pod in pods:
         assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 1}
-        assert int(env(pod).get(PERCENTAGE, 1)) < 100 / len(pods)
         assert MEMORY_LIMIT not in env(pod)
     return len(pods)
 
