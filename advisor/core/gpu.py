@@ -68,6 +68,19 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
+HELD_PART = 0.7
+"""Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
+vLLM 90 %, TensorFlow nearly all (their documentation of the variables in `HOLDERS`)."""
+
+HOLDERS = MappingProxyType(
+    {
+        "jax": "XLA_PYTHON_CLIENT_MEM_FRACTION={} or XLA_PYTHON_CLIENT_PREALLOCATE=false (JAX)",
+        "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true (TensorFlow)",
+        "vllm": "--gpu-memory-utilization {} (vLLM)",
+    }
+)
+"""By a word of their commands: how they hold less, such as a part of the card."""
+
 MEMORY_MARGIN, LEAST_MARGIN_MIB = 0.1, 512
 """By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
 caches of allocators differ from run to run, and libraries are loaded when they are used first."""
@@ -292,6 +305,26 @@ class MemoryFit:
     def is_too_much(self) -> bool:
         """Whether what is known does not fit; jobs of unknown need are taken to need nothing."""
         return self.most_mib is not None and self.needed_mib > self.most_mib
+
+    def held_ahead(self, commands: Iterable[Sequence[str]] = ()) -> str:
+        """How jobs may hold less, where one may hold memory that it does not need; else empty.
+
+        Args:
+            commands: Of the jobs, if known; where they name no framework, all are told of.
+        """
+        if (
+            not self.card_mib
+            or max(need or 0 for need in self.needs_mib) < HELD_PART * self.card_mib
+        ):
+            return ""
+        files = [word.rpartition("/")[2].lower() for command in commands for word in command]
+        named = [how for name, how in HOLDERS.items() if any(name in file for file in files)]
+        part = f"{int(100 * MEMORY_PART / len(self.needs_mib)) / 100:g}"
+        ways = "; ".join(named or HOLDERS.values()).format(*[part] * len(HOLDERS))
+        return (
+            "JAX, TensorFlow and vLLM hold 75 % of a card or more, needed or not: let a job that "
+            f"uses one hold less, and profile it again: {ways}"
+        )
 
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
         """At how much the memory of one of them is bounded; None: its need is not known.

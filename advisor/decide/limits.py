@@ -379,6 +379,8 @@ def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Reques
                 f"{who} need {memory.needed_mib:.0f} MiB of memory, {memory.most_mib:.0f} MiB are "
                 f"there ({100 * MEMORY_PART:g} % of the card)"
             )
+            if held := memory.held_ahead():
+                text = f"{text}; {held}"
             yield places, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 

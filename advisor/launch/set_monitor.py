@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +32,7 @@ from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import end_jobs, open_gates
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
-from advisor.runtime.running_job import RunningJob, check_limits, is_seen
+from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_seen
 
 _ASK_S, _LIMIT_S = 1.0, 15.0
 """How often the driver is asked who computes, and how often each job must be a client itself: one
@@ -585,6 +585,12 @@ _UNSEEN = (
 )
 
 
+_CROWD = (
+    "{} has {} clients of MPS, and its {:g} % are of each: together they may take {:g} %{} of the "
+    "GPU; let one process compute, or launch it at a smaller share"
+)
+
+
 class _LimitMonitor:
     """The limits of one set.
 
@@ -602,7 +608,8 @@ class _LimitMonitor:
         self._backend, self._cap_percent, self._begun_s = backend, cap_percent, begun_s
         self._strict, self._told = strict, set[int]()
         self.strangers: tuple[int, ...] = ()
-        self._seen = False
+        self._seen, self._counted_s = False, -math.inf
+        self._told_clients: dict[RunningJob, int] = {}
 
     def check(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
         """Look once; what is to be said about it.
@@ -637,7 +644,21 @@ class _LimitMonitor:
         elif now_s - self._begun_s > 5:
             self._seen = True
             alarms.append(_UNSEEN)
+        if now_s - self._counted_s >= _LIMIT_S:
+            self._counted_s = now_s
+            alarms += self._crowds(jobs)
         return alarms
+
+    def _crowds(self, jobs: Sequence[RunningJob]) -> Iterator[str]:
+        """Jobs of several clients, each of which has the whole share: when there are more."""
+        total = self._backend.gpu.units_total
+        for job, number in zip(jobs, clients_of(jobs), strict=True):
+            clients, share = number // job.job.gpus, job.share.percent
+            if share < WHOLE and clients > self._told_clients.get(job, 1):
+                self._told_clients[job] = clients
+                most, granted = min(WHOLE, clients * share), job.granted.units
+                units = f" ({min(total, clients * granted)} units)" if total and granted else ""
+                yield _CROWD.format(job.job.name, clients, share, most, units)
 
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:

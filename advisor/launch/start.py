@@ -62,10 +62,12 @@ def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
     if not memory.is_too_much:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
+    apart = "run them one after the other, or correct memory_mib in their files"
+    held = memory.held_ahead(job.command for job in jobs)
     raise NoSplitError(
         f"{listed(job.name for job in jobs)} need {needs} MiB of memory",
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
-        fix="run them one after the other, or correct memory_mib in their files",
+        fix=f"{apart}. {held}" if held else apart,
     )
 
 

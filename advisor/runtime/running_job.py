@@ -581,6 +581,17 @@ def is_seen(jobs: Sequence[RunningJob]) -> bool:
     return sight is None or any(_owners(sight.computing, jobs).values())
 
 
+def clients_of(jobs: Sequence[RunningJob]) -> list[int]:
+    """How many clients of MPS each job has; 0 where there is no MPS.
+
+    Raises:
+        PartitionError: the MPS server cannot be asked.
+    """
+    sight = jobs[0].sight() if jobs else None
+    owners = _owners((sight and sight.clients) or (), jobs)
+    return [sum(owner is job for owner in owners.values()) for job in jobs]
+
+
 def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
     if not jobs or (sight := jobs[0].sight()) is None:
         return []

@@ -1,14 +1,14 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Sharing, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
@@ -20,11 +20,14 @@ from advisor.decide.decision import (
     same_work,
 )
 from advisor.decide.reasons import percent
+from advisor.errors import InputError
 from advisor.formats.moments import duration_text
+from advisor.formats.wire import to_plain
 from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
+from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
@@ -85,6 +88,10 @@ def recommend(
         bool, typer.Option("--all", help="Show all candidates, and plot them")
     ] = False,
     as_json: AsJson = False,
+    placer: Annotated[
+        str | None,
+        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+    ] = None,
 ) -> None:
     """How do two to seven jobs share one GPU with the least energy for the same work?
 
@@ -97,17 +104,29 @@ def recommend(
     details = [name for name, is_wanted in wanted.items() if is_wanted]
     found = advise(*jobs, every=every, **asdict(asked))
     if isinstance(found, Partners):
+        if placer is not None:
+            raise InputError("--as says nothing of 1 job", fix="name the other job, too")
         say(as_json_text(found)) if as_json else _show_partners(found)
         return
     given, told = found
     if asked.gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
+    words = placer and pasted(placer, given.decision)
     if as_json:
-        say(as_json_text(told))
+        say(as_json_text({**to_plain(told), "placer": words} if words else told))
+        return
+    if words:
+        _show_pasted(given, words)
         return
     _show(given, details)
     if asked.components:
         _show_parts(told)
+
+
+def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
+    console = print_screen(replace(first_lines(given), lines=()))
+    say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
+    print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
 
 
 def _show_parts(told: Recommendation) -> None:
@@ -229,6 +248,7 @@ def _pair_notes(given: ModelAdvice) -> Iterator[str]:
 
 
 def _how(r: Decision) -> Iterator[str]:
+    """What to copy into the shells that start jobs, each with the variables of its limit."""
     names = [p.job for p in r.profiles]
     is_pair = len(names) == ADVISED_JOBS
     if (way := r.choice if is_pair else r.way) is None:
@@ -238,8 +258,21 @@ def _how(r: Decision) -> Iterator[str]:
             else "start each job on a GPU of its own"
         )
         return
+    yield f"{launch_command(r, way)}   # or by hand:"
+    if way.sharing == "time-sliced":
+        yield "# no MPS daemon may run for this GPU: they would be its clients"
+    elif vendor_of(r.profiles[0].gpu_model) == "nvidia":
+        yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
+    else:
+        yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
     seats = [*zip(names, environments(r.profiles, way), strict=True)]
-    yield from how(launch_command(r, way), way.sharing, r.profiles[0].gpu_model, seats)
+    yield from (
+        f"export {name}={value:<4} # in the shell that starts {job}"
+        for job, environment in seats
+        for name, value in environment.items()
+    )
+    if free := [job for job, environment in seats if not environment]:
+        yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:
@@ -339,26 +372,6 @@ def _finish_text(finish: Finish, this: Finish) -> str:
 def _over(value: float, this: float) -> str:
     change = 100 * (value / this - 1) if this else 0.0
     return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
-
-
-def how(
-    command: str, sharing: Sharing, gpu_model: str, jobs: Collection[tuple[str, Mapping[str, str]]]
-) -> Iterator[str]:
-    """What to copy into the shells that start jobs, each with the variables of its limit."""
-    yield f"{command}   # or by hand:"
-    if sharing == "time-sliced":
-        yield "# no MPS daemon may run for this GPU: they would be its clients"
-    elif vendor_of(gpu_model) == "nvidia":
-        yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
-    else:
-        yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    yield from (
-        f"export {name}={value:<4} # in the shell that starts {job}"
-        for job, environment in jobs
-        for name, value in environment.items()
-    )
-    if free := [job for job, environment in jobs if not environment]:
-        yield f"# no variable for {counted(free)}; each job in a shell of its own"
 
 
 def _way_tail(way: Option) -> str:

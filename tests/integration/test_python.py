@@ -101,7 +101,7 @@ def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> N
     assert (found.lacking, found.problems) == (None, [])
 
 
-SHOWN = {"on", "shard", "how", "why", "notes", "as_json"}
+SHOWN = {"on", "shard", "how", "why", "notes", "as_json", "placer"}
 """Options of commands that change nothing but what is printed, or ask other hosts."""
 
 

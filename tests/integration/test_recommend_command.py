@@ -42,11 +42,23 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("fft*3", "--work", "3h"), "an amount of work says nothing of 3 jobs"),
         (("fft*3", "--fine"), "fine says nothing of 3 jobs"),
         (("fft", "--isolate"), "--isolate says nothing of 1 job"),
+        (("fft", "--as", "ray"), "--as says nothing of 1 job"),
+        ((*PAIR, "--as", "yarn"), "'yarn' is no placer that is known. give one of ray"),
         (("fft*3", "--min-speed", "gemm=0.5"), "--min-speed gemm=0.5 is for a job that is not"),
     ],
 )
 def test_words_that_cannot_be_meant(words: tuple[str, ...], message: str) -> None:
     assert error(InputError, *words).startswith(message)
+
+
+def test_words_of_a_placer_are_printed_as_they_are_in_json() -> None:
+    """Lines to paste are not folded, whatever the width."""
+    asked = ("bert-serve-30", "llm-serve-30", "--as", "ray")
+    told, answer = recommend(*asked), as_json(*asked)
+    assert told.startswith("SHARE: bert-serve-30 66, llm-serve-30 34 of 132 SMs")
+    assert "\n".join(answer["placer"]["lines"]) in told
+    assert f"for {answer['placer']['version']}, which cannot express:\n" in told
+    assert answer["choice"]["split"] == "50/26"
 
 
 ALIKE = (

@@ -321,7 +321,8 @@ def _of_placer(
     path = f"/spec/containers/{place}"
     limits = part(container, "resources", "limits")
     if placer == "hami" and limits:
-        wanted = {"nvidia.com/gpucores": f"{float(share):.0f}"}
+        # 100 would ask for the card alone.
+        wanted = {"nvidia.com/gpucores": f"{float(share):.0f}"} if float(share) < WHOLE else {}
         if memory_mib is not None:
             wanted["nvidia.com/gpumem"] = str(memory_mib)
         missing = {name: count for name, count in wanted.items() if name not in limits}
@@ -462,18 +463,41 @@ def _check_pod(spec: Object) -> None:
         raise fault
 
 
+_DIVIDED = (
+    (
+        r"nvidia\.com/mig-",
+        "a MIG instance: its SMs are fixed",
+        "no share of a GPU can be set on it",
+        f"ask for {names.GPU_RESOURCE}: 1 on nodes without MIG, or leave advisor's annotations out",
+    ),
+    (
+        r"nvidia\.com/(gpumem|gpucores|priority)",
+        "a limit of HAMi, which divides GPUs itself",
+        "it binds nobody on a GPU that advisor chooses",
+        f"set {names.PLACED_BY}: hami, and advisor writes these limits; or leave it out",
+    ),
+    (
+        r"nvidia\.com/.*(gpu|\.shared)$",
+        "shared by the device plugin",
+        "its even split caps every pod, so no other share can be set",
+        f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
+    ),
+)
+"""Patterns of resources that divide a GPU in another way, what each is, why it is refused, and what
+to do. What else is called `nvidia.com/`, such as a network card, is no GPU."""
+
+
 def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
     booked_percent(container)
     for other in _containers(pod):
         for name, count in _gpus(other):
             faults = (
-                (
-                    name not in (names.GPU_RESOURCE, names.SHARE_RESOURCE),
-                    InputError(
-                        f"{name} is shared by the device plugin",
-                        why="its even split caps every pod, so no other share can be set",
-                        fix=f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
-                    ),
+                *(
+                    (
+                        name != names.GPU_RESOURCE and re.match(form, name),
+                        InputError(f"{name} is {what}", why=why, fix=fix),
+                    )
+                    for form, what, why, fix in _DIVIDED
                 ),
                 (
                     other is not container,
@@ -536,7 +560,12 @@ def _gpus(container: Object) -> Iterator[tuple[str, object]]:
         yield from (
             (name, count)
             for name, count in part(container, "resources", kind).items()
-            if name.startswith("nvidia.com/") or name == names.SHARE_RESOURCE
+            # Charts write the number of GPUs of each container, also 0.
+            if str(count) != "0"
+            and (
+                name in (names.GPU_RESOURCE, names.SHARE_RESOURCE)
+                or any(re.match(form, name) for form, *_ in _DIVIDED)
+            )
         )
 
 

@@ -356,6 +356,16 @@ def test_two_jobs_of_120000_mib_do_not_share_an_h200() -> None:
     assert answer.apart.violations == ()
 
 
+@pytest.mark.parametrize(("held_mib", "said"), [(107_000.0, True), (99_000.0, False)])
+def test_memory_that_a_framework_holds_is_said_to_be_no_need(held_mib: float, said: bool) -> None:
+    """JAX takes three quarters of a card as it starts, whatever it needs."""
+    jobs = (profile("a", memory_used_mib=held_mib), profile("b", memory_used_mib=40_000.0))
+    answer = decide(Outlook(jobs, Physics()), Request(policy=Policy(min_speed=0)))
+    (text,) = {v.text for v in answer.options[0].violations if "MiB of memory" in v.text}
+    assert ("XLA_PYTHON_CLIENT_MEM_FRACTION=0.47 or XLA_PYTHON_CLIENT_PREALLOCATE" in text) is said
+    assert ("--gpu-memory-utilization 0.47 (vLLM)" in text) is said
+
+
 def test_what_is_given_goes_before_what_is_known() -> None:
     """A card of the same name may have less, as in a slice of it."""
     assert with_card_memory(Request(), "NVIDIA H200").memory_mib == 143771

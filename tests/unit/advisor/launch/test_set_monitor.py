@@ -469,6 +469,23 @@ def test_a_stranger_on_the_gpu_is_told_once_and_ends_a_strict_launch(
         Watch(patch, backend=seen, strict=True).go_on(5)
 
 
+def test_a_job_of_several_clients_is_said_when_there_are_more(patch: pytest.MonkeyPatch) -> None:
+    """MPS gives each client the whole percentage, so together they may take more than it."""
+    counts = [[1, 1], [3, 1], [3, 1], [2, 1]]
+
+    def counted(_: object) -> list[int]:
+        return counts.pop(0)
+
+    patch.setattr("advisor.launch.set_monitor.clients_of", counted)
+    watch = Watch(patch)
+    watch.go_on(14)
+    assert watch.monitor.alarms() == []
+    watch.go_on(40)
+    (said,) = watch.monitor.alarms()
+    assert said.startswith("a has 3 clients of MPS, and its 50 % are of each: together they may")
+    assert "may take 100 % (132 units) of the GPU" in said
+
+
 # results
 
 

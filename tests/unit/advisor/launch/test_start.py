@@ -1,6 +1,7 @@
 """Gates that open together, and what is set before a job or a supervisor starts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from scripted_jobs import GPU, Clock
 from advisor.core.gpu import TIME_SLICED, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.records import SETTLE_S
+from advisor.errors import NoSplitError
 from advisor.launch import start
 from advisor.launch.folder import create_folder
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
@@ -117,3 +119,23 @@ def test_a_supervisor_is_told_secrets_by_a_pipe_alone(
     assert (folder.path / start.LOG).exists()
     # Where the caller lives longer, nothing stays in the table of processes.
     assert processes.wait_until(lambda: supervisor.wait.called, 5)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (("vllm", "serve", "m"), ("vLLM",)),
+        (("python", "-m", "vllm.entrypoints.openai.api_server"), ("vLLM",)),
+        (("/opt/conda/envs/vllm/bin/python", "jax_train.py"), ("JAX",)),
+        (("python3", "train.py"), ("JAX", "TensorFlow", "vLLM")),
+    ],
+)
+def test_how_to_hold_less_memory_is_told_by_the_command(
+    command: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """A folder of that name says nothing; a command that says nothing may run on any."""
+    jobs = [Job(name=name, command=command, memory_mib=750) for name in "ab"]
+    with pytest.raises(NoSplitError) as refused:
+        start.check_memory(jobs, replace(GPU, memory_mib=1000))
+    told = [name for name in ("JAX", "TensorFlow", "vLLM") if f"({name})" in refused.value.fix]
+    assert told == [*names]

@@ -11,7 +11,7 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.errors import LimitBrokenError
 from advisor.runtime import running_job
 from advisor.runtime.backend import Sight
-from advisor.runtime.running_job import RunningJob, check_limits, is_seen
+from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +116,11 @@ def test_process_that_ends_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(running_job, "has_memory", ends)
     assert broken_by(Sight(frozenset({11, 12}), frozenset({11}))) is None
+
+
+def test_clients_are_counted_by_job() -> None:
+    """Those below it, and those that it had somebody else start; not those of nobody."""
+    seen = Sight(frozenset({11, 12, 21}), frozenset({11, 12, 41, 21, 4711}))
+    assert clients_of(jobs_at(seen)) == [3, 1]
+    assert clients_of(jobs_at(Sight(frozenset({11}), None))) == [0, 0]
+    assert clients_of(jobs_at(None)) == [0, 0]

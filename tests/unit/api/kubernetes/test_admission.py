@@ -245,7 +245,11 @@ def gpu_limit(name: str, count: str = "1") -> Object:
     [
         (at(f"{FIRST}/resources", gpu_limit("gpu", "2")), "asks for '2' GPUs"),
         (at(f"{FIRST}/resources", gpu_limit("gpu.shared")), "its even split caps every pod"),
+        (at(f"{FIRST}/resources", gpu_limit("mig-1g.10gb")), "a MIG instance: its SMs are fixed"),
+        (at(f"{FIRST}/resources", gpu_limit("gpumem", "4000")), "set advisor.dev/placed-by: hami"),
+        (at(f"{FIRST}/resources", gpu_limit("gpucores", "30")), "set advisor.dev/placed-by: hami"),
         (at(f"{FIRST}/resources", {}), "asks for no GPU"),
+        (at(f"{FIRST}/resources", gpu_limit("gpu", "0")), "asks for no GPU"),
         (at("hostIPC", True), "hostIPC"),
         (at("hostPID", True), "hostPID"),
         (at("hostUsers", False), "hostUsers"),
@@ -289,6 +293,20 @@ def test_what_cannot_share_is_refused_with_the_reason(change: Object, said: str)
     asked = asking()
     jsonpatch.apply_patch(asked["request"]["object"], [change], in_place=True)
     assert said in refused(asked)
+
+
+@pytest.mark.parametrize("kind", ["initContainers", "containers"])
+def test_a_resource_that_is_no_gpu_is_left_alone(kind: str) -> None:
+    """Charts write the number of GPUs of each container, also 0; network cards are NVIDIA's."""
+    asked = asking()
+    spec, own = asked["request"]["object"]["spec"], container_in(asked)
+    own["resources"]["limits"]["nvidia.com/hostdev"] = "1"
+    beside = {"name": "log", "image": "x", "resources": gpu_limit("gpu", "0")}
+    spec[kind] = [*spec.get(kind, ()), beside]
+    pod = shaped(asked)
+    assert pod["spec"]["containers"][0]["resources"]["limits"].keys() >= {"nvidia.com/hostdev"}
+    assert "nvidia.com/gpu" not in pod["spec"]["containers"][0]["resources"]["limits"]
+    assert pod["spec"][kind][-1]["resources"] == beside["resources"]
 
 
 @pytest.mark.parametrize(("path", "allowed"), [("/data/sets", True), ("/data/../etc", False)])

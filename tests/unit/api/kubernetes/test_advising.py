@@ -1,5 +1,6 @@
 """Pods that another scheduler places: what is written into them, and that nothing else is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,13 @@ def test_hami_is_told_by_resources() -> None:
         pod["spec"]["containers"][0]["resources"]["limits"] |= own
         found, _ = told(pod)
         assert found["spec"]["containers"][0]["resources"]["limits"] == given | own
+
+
+def test_hami_is_told_no_cores_where_there_is_no_limit() -> None:
+    """100 of them would ask for the card alone."""
+    whole = replace(GOOD, shares=("100", "100"))
+    limits = told(asking("hami"), whole)[0]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4512"}
 
 
 @pytest.mark.parametrize(("note", "given"), [(None, "4512"), ("gpu-fraction", None)])

@@ -1,0 +1,368 @@
+"""The chosen option in the words of placers that sites have (docs/recommend.md)."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from advisor.core.gpu import (
+    MEMORY_LIMIT,
+    PRIORITY,
+    WHOLE,
+    MemoryFit,
+    Share,
+    share_environment,
+    vendor_of,
+)
+from advisor.decide.decision import Decision
+from advisor.errors import InputError
+from advisor.predict.profiles import hold_several
+from advisor_advice.answers import option_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pasted:
+    """What to give one placer.
+
+    Attributes:
+        version: Of the placer or its API, whose schema or page the form follows.
+        lines: To paste; none: each job asks for a whole GPU.
+        cannot: What the placer cannot express, in sentences.
+    """
+
+    placer: str
+    version: str
+    lines: tuple[str, ...]
+    cannot: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    """One of the jobs.
+
+    Attributes:
+        percent: Limit of its SMs; 100: none.
+        part: Of the GPU, all parts together at most 1: what a placer books that divides it.
+        memory_mib: That it may fill, all together no more than the card; None: not known.
+        variables: Of MPS; none where jobs take turns.
+    """
+
+    job: str
+    percent: int
+    part: float
+    memory_mib: int | None
+    variables: Mapping[str, str]
+
+
+def pasted(placer: str, d: Decision) -> Pasted:
+    """What to give a placer so that jobs share a GPU as advised.
+
+    Raises:
+        InputError: there is no such placer, or it cannot place the jobs so.
+    """
+    if placer not in PLACERS:
+        raise InputError(
+            f"{placer!r} is no placer that is known", fix=f"give one of {', '.join(PLACERS)}"
+        )
+    version, form, cannot = PLACERS[placer]
+    if (way := d.way) is None:
+        return Pasted(placer=placer, version=version, lines=(), cannot=())
+    if vendor_of(d.profiles[0].gpu_model) == "amd" or hold_several(d.profiles):
+        raise InputError(
+            f"the jobs cannot be written for {placer}",
+            why="its words are for NVIDIA GPUs, and jobs that hold one",
+            fix="leave --as out: --how says how to start them by hand",
+        )
+    is_mps = way.sharing != "time-sliced"
+    if not is_mps and placer in ("ecs", "mps"):
+        raise InputError(
+            "the jobs should take turns, without MPS",
+            why=f"{placer} shares by MPS alone",
+            fix="give --as device-plugin, dra, hami, kai, ray or slurm",
+        )
+    shares = option_of(way, d).jobs
+    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
+    bounds_mib = [memory.limit_mib(n, 100 / len(shares)) for n in range(len(shares))]
+    seats = [
+        _Seat(
+            job=share.job,
+            percent=(percent := math.ceil(share.share_percent)),
+            # Rounded down: 1 for all is the most.
+            part=int(1e4 * share.share_percent / sum(s.share_percent for s in shares)) / 1e4,
+            memory_mib=mib,
+            variables=share_environment(
+                Share(percent, memory_mib=mib, below_normal=PRIORITY in share.environment),
+                None,
+                "nvidia",
+            )
+            if is_mps
+            else {},
+        )
+        for share, mib in zip(shares, bounds_mib, strict=True)
+    ]
+    lines = tuple("\n".join(form(seats, is_mps)).splitlines())
+    return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
+
+
+def _ray(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    return (
+        f"num_gpus={s.part}, runtime_env={json.dumps({'env_vars': s.variables})}  # {s.job}"
+        for s in seats
+    )
+
+
+def _kai(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    # The scheduler takes memory or a fraction, not both.
+    return (
+        _pod(
+            seat.job,
+            seat.variables,
+            annotations={"gpu-memory": str(seat.memory_mib)}
+            if seat.memory_mib
+            else {"gpu-fraction": str(seat.part)},
+            schedulerName="kai-scheduler",
+        )
+        for seat in seats
+    )
+
+
+def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    return (
+        _pod(
+            seat.job,
+            {},
+            limits={
+                "nvidia.com/gpu": 1,
+                **(
+                    {"nvidia.com/gpumem": seat.memory_mib}
+                    if seat.memory_mib
+                    else {"nvidia.com/gpumem-percentage": int(100 * seat.part)}
+                ),
+                # 100 would ask for the card alone.
+                **({"nvidia.com/gpucores": seat.percent} if seat.percent < WHOLE else {}),
+            },
+        )
+        for seat in seats
+    )
+
+
+def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    if unknown := [seat.job for seat in seats if not seat.memory_mib]:
+        raise InputError(
+            f"the memory of {unknown[0]} is not known",
+            why="ECS places by memory, which nvidiaMps must name",
+            fix=f"measure it: advisor profile {unknown[0]}",
+        )
+    containers = [
+        {
+            "name": f"{re.sub(r'[^a-zA-Z0-9_-]', '-', seat.job)}-{number}",
+            "resourceRequirements": [
+                {
+                    "type": "GPU",
+                    "sharingStrategy": {
+                        "nvidiaMps": {"memory": seat.memory_mib, "maxComputePercent": seat.percent}
+                    },
+                }
+            ],
+            "environment": _named({k: v for k, v in seat.variables.items() if k == PRIORITY}),
+        }
+        for number, seat in enumerate(seats, start=1)
+    ]
+    # In one task, or they need not meet.
+    return (json.dumps({"containerDefinitions": containers}, indent=2),)
+
+
+def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    most = {"defaultActiveThreadPercentage": max(seat.percent for seat in seats)}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "shared-gpu"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
+                "config": [
+                    {
+                        "requests": ["gpu"],
+                        "opaque": {
+                            "driver": "gpu.nvidia.com",
+                            "parameters": {
+                                "apiVersion": "resource.nvidia.com/v1beta1",
+                                "kind": "GpuConfig",
+                                "sharing": {"strategy": "MPS", "mpsConfig": most}
+                                if is_mps
+                                else {
+                                    "strategy": "TimeSlicing",
+                                    "timeSlicingConfig": {"interval": "Default"},
+                                },
+                            },
+                        },
+                    }
+                ],
+            }
+        },
+    }
+    named = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
+    uses = [{"name": "gpu", "request": "gpu"}]
+    pods = (_pod(seat.job, seat.variables, claims=uses, resourceClaims=named) for seat in seats)
+    return (_yaml(claim), *pods)
+
+
+def _device_plugin(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    most = int(WHOLE) // len(seats)
+    parts = {"resources": [{"name": "nvidia.com/gpu", "replicas": len(seats)}]}
+    return (
+        _yaml({"version": "v1", "sharing": {"mps" if is_mps else "timeSlicing": parts}}),
+        *(
+            f"# {seat.job} gets {most} % of the SMs, not {seat.percent}"
+            for seat in seats
+            if is_mps and seat.percent > most
+        ),
+        *(
+            _pod(
+                seat.job,
+                # The daemon bounds memory; a percentage above its own changes nothing.
+                {k: v for k, v in seat.variables.items() if k != MEMORY_LIMIT},
+                limits={"nvidia.com/gpu": 1},
+            )
+            for seat in seats
+        ),
+    )
+
+
+def _slurm(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    over = sum(seat.percent for seat in seats) > WHOLE
+    for seat in seats:
+        # With a count of 100 for each GPU it is a percentage; together they are no more than 100.
+        counted = int(100 * seat.part) if over else seat.percent
+        yield f"#SBATCH --gres={f'mps:{counted}' if is_mps else 'shard:1'}  # {seat.job}"
+        yield from (f"export {name}={text}" for name, text in seat.variables.items())
+
+
+def _mps(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    return (
+        "nvidia-cuda-mps-control -d  # once, as the user of all jobs",
+        *(
+            " ".join((*(f"{k}={v}" for k, v in seat.variables.items()), f"COMMAND  # {seat.job}"))
+            for seat in seats
+        ),
+    )
+
+
+def _pod(
+    job: str,
+    variables: Mapping[str, str],
+    *,
+    annotations: Mapping[str, str] | None = None,
+    limits: Mapping[str, object] | None = None,
+    claims: Sequence[Mapping[str, str]] = (),
+    **spec: Any,
+) -> str:
+    """What matters here of a pod."""
+    resources = _given(limits=limits, claims=claims)
+    container = _given(name="main", resources=resources, env=_named(variables))
+    metadata = _given(annotations=annotations)
+    pod = _given(metadata=metadata, spec={**spec, "containers": [container]})
+    return f"--- # {job}\n{_yaml(pod)}"
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _named(variables: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": text} for name, text in variables.items()]
+
+
+def _yaml(what: Any) -> str:
+    return yaml.safe_dump(what, sort_keys=False).rstrip()
+
+
+_OWN_DAEMON = "it starts no MPS: without a daemon on the node, in reach of both, nobody is limited"
+_OTHERS = "it does not name who meets whom: another job may take what is left of the GPU"
+
+PLACERS: Mapping[
+    str, tuple[str, Callable[[Sequence[_Seat], bool], Iterable[str]], tuple[str, ...]]
+] = MappingProxyType(
+    {
+        "ray": (
+            "Ray 2.60",
+            _ray,
+            (
+                "num_gpus books a part of a GPU and bounds nothing: the variables do",
+                _OWN_DAEMON,
+                "two actors meet for sure only in one bundle of a placement group, {'GPU': 1}",
+            ),
+        ),
+        "kai": (
+            "KAI-Scheduler 0.18, NonMemoryEnforced",
+            _kai,
+            (
+                "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
+                "it has no share of SMs: the variables are the limit",
+                _OWN_DAEMON,
+                _OTHERS,
+            ),
+        ),
+        "hami": (
+            "HAMi 2.10",
+            _hami,
+            (
+                "gpucores holds kernels back in time and reserves no SMs: speeds were predicted "
+                "for MPS",
+                "it has no MPS priority",
+                _OTHERS,
+            ),
+        ),
+        "ecs": (
+            "Amazon ECS API 2014-11-13, NvidiaMpsAllocation",
+            _ecs,
+            (
+                "maxComputePercent is a limit and no reservation, and tasks are placed by memory "
+                "alone",
+                "each process of a container has the whole percentage",
+            ),
+        ),
+        "dra": (
+            "resource.nvidia.com/v1beta1 with MPSSupport (alpha), Kubernetes 1.34",
+            _dra,
+            (
+                "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
+                "which a pod can lift up to it",
+                "a pod with a claim of its own, by a template, shares with nobody",
+            ),
+        ),
+        "device-plugin": (
+            "NVIDIA device plugin 0.17",
+            _device_plugin,
+            (
+                "each of the replicas has an equal part of SMs and memory, which variables only "
+                "lower: a job that needs more memory fails",
+                "the file counts for all GPUs of a node",
+                _OTHERS,
+            ),
+        ),
+        "slurm": (
+            "Slurm 22.05, gres/mps with a Count of 100 for each GPU",
+            _slurm,
+            (
+                "gres/mps has no memory and no priority: the variables are the limit",
+                "srun sets the percentage again from the count: start the command without it",
+                "jobs of two users take turns, as an MPS server serves one",
+                _OTHERS,
+            ),
+        ),
+        "mps": (
+            "CUDA MPS, protocol 2 (drivers 470 to 580)",
+            _mps,
+            ("each process of a job has the whole percentage", "a job can lift its own variables"),
+        ),
+    }
+)
+"""By name: version of the schema or page, lines of jobs that share by MPS or take turns, and what
+it cannot express."""
