@@ -124,17 +124,18 @@ class Series:
         return self.labels.get("__name__", "")
 
 
-def metrics_for(known: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """Of each channel the best metric that a site has, and its factor."""
+def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Of each channel the metrics that a site has, the best first, and their factors.
+
+    GPUs of one site differ: older cards, cards in MIG, and cards of which another client holds the
+    counters have fewer. Which of these a GPU has is seen GPU by GPU.
+    """
     there = set(known)
     found = {
-        channel: next(((name, scale) for name, scale in names.items() if name in there), None)
+        channel: {name: scale for name, scale in names.items() if name in there}
         for channel, names in METRICS.items()
     }
-    best = {channel: one for channel, one in found.items() if one}
-    if POWER in best:
-        best.pop(ENERGY, None)
-    return best
+    return {channel: names for channel, names in found.items() if names}
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
@@ -349,7 +350,7 @@ class Prometheus:
 
     Attributes:
         groups: GPUs that are read together.
-        metrics: Of each channel the metric that the site has, and its factor.
+        metrics: Of each channel the metrics that the site has, and their factors.
         exporters: Workloads whose pods are exporters, not jobs.
 
     Raises:
@@ -406,15 +407,24 @@ class Prometheus:
         Raises:
             SourceError: the server is gone for minutes, or answers nonsense.
         """
-        which = "|".join(map(re.escape, self.groups[group])).replace("\\", "\\\\")
-        for name, _ in self.metrics.values():
-            matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
-            # Of a total the newest; the mean of others, which has no value where nothing was seen.
-            over = "max" if "TOTAL" in name.upper() else "avg"
-            yield from (
-                Series({**one.labels, "__name__": name}, one.times_s, one.values)
-                for one in self._range(f"{over}_over_time({matched})", begin_s, end_s)
-            )
+        lacks = dict[str, set[str]]()
+        for channel, names in self.metrics.items():
+            # A total stands in for power; another metric is asked for GPUs without the best only.
+            wanted = lacks.get(POWER) if channel == ENERGY else None
+            left = set(self.groups[group] if wanted is None else wanted)
+            for name in names:
+                for one in self._of(name, left, begin_s, end_s) if left else ():
+                    left.discard(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
+                    yield one
+            lacks[channel] = left
+
+    def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
+        which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
+        matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
+        # Of a total the newest; the mean of others, which has no value where nothing was seen.
+        over = "max" if "TOTAL" in name.upper() else "avg"
+        for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+            yield Series({**one.labels, "__name__": name}, one.times_s, one.values)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
