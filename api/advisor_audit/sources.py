@@ -376,28 +376,28 @@ class Prometheus:
         self.asked = Asked()
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
-        where = {
-            "start": f"{begin_s:.3f}",
-            "end": f"{end_s:.3f}",
-            "match[]": f'{{__name__=~"{"|".join(sorted(NAMES))}"}}',
-        }
-        self.metrics = metrics_for(self._values("label/__name__/values", where))
+        span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
+        there = NAMES & set(self._values("label/__name__/values", span))
+        self.metrics = metrics_for(there)
         if not self.metrics:
             raise self._no_gpus("no metric has a name of dcgm-exporter")
-        labels = set(self._values("labels", where))
-        # Pods that stand beside the name of a job: those of exporters.
-        beside = where["match[]"].removesuffix("}") + ',exported_pod!=""}'
-        pods = (
-            self._values("label/pod/values", {**where, "match[]": beside})
-            if "exported_pod" in labels
-            else ()
-        )
-        self.exporters = frozenset(map(workload_name, pods))
-        self._uuid = next((name for name in UUIDS if name in labels), "")
-        if not self._uuid:
+        # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
+        self._named: dict[str, tuple[str, frozenset[str]]] = {}
+        exporters = set[str]()
+        for name in sorted(there):
+            where = {**span, "match[]": name}
+            for label in UUIDS:
+                values = self._values(f"label/{label}/values", where)
+                if gpus := frozenset(gpu for one in values if (gpu := gpu_of({label: one}))):
+                    self._named[name] = label, gpus
+                    break
+            # Pods that stand beside the name of a job: those of exporters.
+            where = {**span, "match[]": f'{name}{{exported_pod!=""}}'}
+            exporters |= {*map(workload_name, self._values("label/pod/values", where))}
+        self.exporters = frozenset(exporters - {""})
+        if not self._named:
             raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
-        values = self._values(f"label/{self._uuid}/values", where)
-        gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
+        gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
 
@@ -407,20 +407,21 @@ class Prometheus:
         Raises:
             SourceError: the server is gone for minutes, or answers nonsense.
         """
-        lacks = dict[str, set[str]]()
+        powered = frozenset(g for n in self.metrics.get(POWER, ()) for g in self._gpus_of(n))
         for channel, names in self.metrics.items():
-            # A total stands in for power; another metric is asked for GPUs without the best only.
-            wanted = lacks.get(POWER) if channel == ENERGY else None
-            left = set(self.groups[group] if wanted is None else wanted)
+            # A total stands in for power; the next best is asked for GPUs without the best only.
+            left = set(self.groups[group]) - (powered if channel == ENERGY else frozenset())
             for name in names:
-                for one in self._of(name, left, begin_s, end_s) if left else ():
-                    left.discard(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
-                    yield one
-            lacks[channel] = left
+                if gpus := left & self._gpus_of(name):
+                    yield from self._of(name, gpus, begin_s, end_s)
+                left -= gpus
+
+    def _gpus_of(self, name: str) -> frozenset[str]:
+        return self._named.get(name, ("", frozenset[str]()))[1]
 
     def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
         which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
-        matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
+        matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if "TOTAL" in name.upper() else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
@@ -554,6 +555,22 @@ _KNOWN = {
     "authorization": {"type", "credentials", "credentials_file"},
     "tls_config": {"ca_file", "cert_file", "key_file", "insecure_skip_verify"},
 }
+_HEADER = {"values", "secrets", "files"}
+_OWN_HEADERS = {"authorization", "connection", "content-length", "content-type", "host"}
+
+
+class _Session(requests.Session):
+    """Follows a redirect to another host without the headers of this one."""
+
+    own_headers: Collection[str] = ()
+
+    def rebuild_auth(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+            for name in self.own_headers:
+                prepared_request.headers.pop(name, None)
+        super().rebuild_auth(prepared_request, response)
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:
@@ -561,15 +578,16 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
 
     The file is that of `promtool --http.config.file`
     (https://prometheus.io/docs/prometheus/latest/command-line/promtool/): `basic_auth`,
-    `authorization` and `tls_config` of it are known.
+    `authorization`, `tls_config` and `http_headers` of it are known.
 
     Raises:
         InputError: the file cannot be read, or wants what is not done here.
     """
-    session = requests.Session()
+    session = _Session()
     config: Mapping[str, Any] = _read(file) if file else {}
     if unknown := sorted(_unknown(config)):
-        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in _KNOWN.items())
+        parts = {**_KNOWN, "http_headers: NAME": _HEADER}
+        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in parts.items())
         raise InputError(f"{file} has {', '.join(unknown)}", fix=f"leave only these: {known}")
     base = file.parent if file else Path()
     if given := config.get("authorization"):
@@ -579,6 +597,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
         session.auth = partial(_authorized, f"Bearer {token}")
+    headers = {str(name): _header(of, base) for name, of in config.get("http_headers", {}).items()}
+    session.headers.update(headers)
+    session.own_headers = tuple(headers)
     tls = config.get("tls_config", {})
     if tls.get("insecure_skip_verify"):
         raise InputError(
@@ -596,11 +617,26 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
 def _unknown(config: Mapping[str, Any]) -> Iterator[str]:
     """What would be passed over without a word, such as a rule for certificates."""
     for part, given in config.items():
-        if part not in _KNOWN or not isinstance(given, dict):
+        if part == "http_headers" and isinstance(given, dict):
+            headers = cast("dict[object, object]", given).items()
+            yield from (f"{part}.{name}" for name, of in headers if not _is_header(name, of))
+        elif part not in _KNOWN or not isinstance(given, dict):
             yield str(part)
         else:
             names = map(str, cast("dict[object, object]", given))
             yield from (f"{part}.{name}" for name in names if name not in _KNOWN[part])
+
+
+def _is_header(name: object, given: object) -> bool:
+    parts = cast("dict[object, object]", given).items() if isinstance(given, dict) else [(0, 0)]
+    known = all(part in _HEADER and isinstance(of, list) for part, of in parts)
+    return known and str(name).lower() not in _OWN_HEADERS
+
+
+def _header(given: Mapping[str, Sequence[object]], base: Path) -> str:
+    """All values of a header, as one line of it."""
+    plain = (str(one) for part in ("values", "secrets") for one in given.get(part, ()))
+    return ", ".join([*plain, *(_text_of(base / str(one)) for one in given.get("files", ()))])
 
 
 def _authorized(value: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -611,10 +647,13 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:
     if named := given.get(f"{name}_file"):
-        path = base / named
-        with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
-            return path.read_text().strip()
+        return _text_of(base / named)
     return str(given.get(name, ""))
+
+
+def _text_of(path: Path) -> str:
+    with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
+        return path.read_text().strip()
 
 
 def _read(file: Path) -> Mapping[str, Any]:

@@ -45,11 +45,20 @@ class MetricsServer:
         return self._answer(path, given)
 
     def _answer(self, path: str, given: Mapping[str, Sequence[str]]) -> Reply:
-        if path == "/api/v1/labels":
-            return _good(sorted({name for labels, _ in self.samples for name in labels}))
+        asked = [*given.get("match[]", []), *given.get("query", [])]
+        if any(re.search(r"__name__\s*[=!]~", one) for one in asked):
+            # What Google's managed Prometheus says (GoogleCloudPlatform/prometheus-engine).
+            said = "invalid selector: exact matcher on __name__ required"
+            failed = {"status": "error", "errorType": "bad_data", "error": said}
+            return Reply(status=400, body=failed)
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
-            beside = "exported_pod!" in given["match[]"][0]
-            named = [one for one, _ in self.samples if one.get("exported_pod") or not beside]
+            name, _, beside = given.get("match[]", [""])[0].partition("{")
+            assert name or found[1] == "__name__", "a label of which metric?"
+            named = [
+                one
+                for one, _ in self.samples
+                if (not name or one["__name__"] == name) and (one.get("exported_pod") or not beside)
+            ]
             return _good(sorted({labels.get(found[1], "") for labels in named} - {""}))
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
