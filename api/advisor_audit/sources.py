@@ -23,9 +23,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 
 import requests
 import urllib3
@@ -36,6 +37,7 @@ from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU,
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.runtime.processes import in_thread
+from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
 
@@ -86,28 +88,8 @@ ACTIVITY = ("sm_active_percent", BUSY)
 UUIDS = ("UUID", "uuid", "gpu_uuid")
 """Labels that name a GPU."""
 
-_EXPORTER = "dcgm-exporter"
-_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
-
-_JOBS = ("hpc_job", "slurm_job_id", "jobid")
 BLANK = 1e14
 """DCGM says "no value" with numbers above."""
-
-
-class Owner(NamedTuple):
-    """Who holds a GPU.
-
-    Attributes:
-        group: Namespace or user; only jobs of one group share.
-        name: Of the pod, the batch job, or the GPU where nothing else is known.
-        part: Container of the pod.
-    """
-
-    group: str
-    name: str
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,40 +121,10 @@ def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
-    """The GPU of a row; None: it is of a MIG instance, or names no GPU."""
-    if labels.get("GPU_I_ID"):
-        return None
+    """The GPU of a row, also of one of its MIG instances; None: it names no GPU."""
     named = next((labels[name] for name in UUIDS if labels.get(name)), None)
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
     return named.split("::")[0] if named else None
-
-
-def workload_name(pod: str) -> str:
-    """The name of a pod without what controllers add to it."""
-    return _SUFFIXES.sub("", pod)
-
-
-def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
-    """Who held the GPU; None: the row does not say.
-
-    Where Prometheus does not honour the labels of its targets, those of the job are called
-    `exported_pod` and so on, and `pod` is that of the exporter.
-
-    Args:
-        labels: Of the row.
-        within: Label; jobs share only where its value is equal.
-        exporters: Workloads of exporters.
-    """
-    prefix = "exported_" if labels.get("exported_pod") else ""
-    pod, part = (labels.get(prefix + name, "") for name in ("pod", "container"))
-    is_exporter = not prefix and (
-        _EXPORTER in pod or _EXPORTER in part or workload_name(pod) in exporters
-    )
-    group = labels.get(f"exported_{within}") or labels.get(within, "")
-    if pod and not is_exporter:
-        return Owner(group, pod, part)
-    batch = next((labels[name] for name in _JOBS if labels.get(name)), "")
-    return Owner("" if is_exporter else group, f"job {batch}") if batch else None
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -204,19 +156,18 @@ class SeriesFile:
         InputError: it cannot be read, has a line that is no series, or none of a GPU.
     """
 
-    def __init__(self, path: Path, *, step_s: float) -> None:
+    def __init__(self, path: Path, *, step_s: float, families: Sequence[Family] = FAMILIES) -> None:
         self.url, self.step_s, self.asked = str(path), step_s, Asked()
+        self.families = families
         self._gpus: dict[str, _Index] = {}
-        exporters, names = set[str](), set[str]()
+        carriers, names = set[str](), set[str]()
         for offset, one in self._lines():
-            # The labels of the exporter itself stand beside those of a job.
-            if one.labels.get("exported_pod"):
-                exporters.add(workload_name(one.labels.get("pod", "")))
+            carriers.update(carriers_of(one.labels, families))
             names.add(one.metric)
-            gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
+            gpu = gpu_of(one.labels)
             if gpu and one.times_s:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
-        self.metrics, self.exporters = metrics_for(names), frozenset(exporters - {""})
+        self.metrics, self.carriers = metrics_for(names), frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{path} has no metric of a GPU",
@@ -351,7 +302,7 @@ class Prometheus:
     Attributes:
         groups: GPUs that are read together.
         metrics: Of each channel the metrics that the site has, and their factors.
-        exporters: Workloads whose pods are exporters, not jobs.
+        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
 
     Raises:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
@@ -367,13 +318,14 @@ class Prometheus:
         begin_s: float,
         end_s: float,
         step_s: float,
+        families: Sequence[Family] = FAMILIES,
         sleep: Callable[[float], None] = time.sleep,
         # Of one answer, from the asking to its last byte; a page is a megabyte.
         longest_s: float = 180.0,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked = Asked()
+        self.asked, self.families = Asked(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
@@ -383,7 +335,7 @@ class Prometheus:
             raise self._no_gpus("no metric has a name of dcgm-exporter")
         # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
         self._named: dict[str, tuple[str, frozenset[str]]] = {}
-        exporters = set[str]()
+        carriers = set[str]()
         for name in sorted(there):
             where = {**span, "match[]": name}
             for label in UUIDS:
@@ -391,10 +343,12 @@ class Prometheus:
                 if gpus := frozenset(gpu for one in values if (gpu := gpu_of({label: one}))):
                     self._named[name] = label, gpus
                     break
-            # Pods that stand beside the name of a job: those of exporters.
-            where = {**span, "match[]": f'{name}{{exported_pod!=""}}'}
-            exporters |= {*map(workload_name, self._values("label/pod/values", where))}
-        self.exporters = frozenset(exporters - {""})
+            labels = set(self._values("labels", where))
+            for finer, coarser in combinations((f for f in families if f.job in labels), 2):
+                beside = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
+                pods = self._values(f"label/{coarser.job}/values", beside) if coarser.part else ()
+                carriers.update(map(workload_name, pods))
+        self.carriers = frozenset(carriers)
         if not self._named:
             raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})

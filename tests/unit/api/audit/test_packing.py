@@ -15,6 +15,7 @@ from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
+from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
     Packer,
     SeenKind,
@@ -26,7 +27,7 @@ from advisor_audit.packing import (
     workload_of,
 )
 from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import Owner, Series, metrics_for
+from advisor_audit.sources import Series, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -218,17 +219,21 @@ def found(
     series: Sequence[Series],
     minutes: int,
     *,
-    exporters: Sequence[str] = (),
+    carriers: Sequence[str] = (),
     cuts: Sequence[int] = (),
 ) -> list[Segment]:
     """What is found, where pages end at `cuts`."""
     metrics = metrics_for({one.metric for one in series})
     site = SourceFacts(
-        metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S
+        metrics=metrics,
+        within="namespace",
+        carriers=frozenset(carriers),
+        families=FAMILIES,
+        step_s=STEP_S,
     )
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
-        pages, _ = gpu_pages(series, site, a * STEP_S, b - a)
+        pages = gpu_pages(series, site, a * STEP_S, b - a)
         for page in pages.values():
             result += segments(page, watched, a * STEP_S, STEP_S)
     return result
@@ -297,7 +302,7 @@ def test_relabelled_pod_is_one_job() -> None:
     assert told(found(series, 70)) == [("busy", "bert-0", 60), ("free", "", 10)]
     own = {**exporter, "pod": "gpu-metrics-x2x7k"}
     late = [*rows(range(20), 0.0, own, memory=0), *rows(range(20, 40), 0.5, {**own, **exported})]
-    assert told(found(late, 40, exporters=["gpu-metrics"])) == [
+    assert told(found(late, 40, carriers=["gpu-metrics"])) == [
         ("free", "", 20),
         ("busy", "bert-0", 20),
     ]
@@ -310,6 +315,21 @@ def test_pods_that_follow_and_pods_that_share() -> None:
     assert told(found(follows, 40)) == [("busy", "bert-0", 20), ("busy", "vit-0", 20)]
     shares = [*rows(range(40), 0.5), *rows(range(20, 40), 0.5, other)]
     assert told(found(shares, 40)) == [("busy", "bert-0", 20), ("shared", "", 20)]
+
+
+@pytest.mark.parametrize("cuts", [(), (25, 26)])
+def test_pods_by_turns_share(cuts: Sequence[int]) -> None:
+    """An exporter names one of three pods each minute, in any order, until one is left alone."""
+    order = [*"abcbbacaabccaabbbcacbacbbcaabc", *"c" * 30]
+    series = [
+        one
+        for minute, name in enumerate(order)
+        for one in rows([minute], 0.5, {**JOB, "pod": f"{name}-0"})
+    ]
+    minutes = {state: m for state, _, m in told(found(series, 60, cuts=cuts))}
+    assert minutes["busy"] == pytest.approx(25, abs=2), "five minutes are waited for a return"
+    by_state = Counter(s.state for s in found(series, 60, cuts=cuts) if s.begin_s < 25 * STEP_S)
+    assert set(by_state) == {"shared"}
 
 
 def test_what_is_no_number_is_left_out() -> None:
@@ -356,10 +376,13 @@ def test_batch_jobs_and_jobs_without_a_name() -> None:
     st.lists(st.integers(1, 150), max_size=3, unique=True),
 )
 def test_pages_may_end_anywhere(parts: list[tuple[str, int]], cuts: list[int]) -> None:
-    series, at = list[Series](), 0
+    """No pod comes back after another: that it shared before a page ended is not seen in that."""
+    series, at, pods = list[Series](), 0, [""]
     for name, minutes in parts:
         if name != "gap":
-            labels = {**JOB, "pod": name} if name else {}
+            if name and not pods[-1].startswith(name):
+                pods.append(f"{name}{len(pods)}")
+            labels = {**JOB, "pod": pods[-1]} if name else {}
             series += rows(
                 range(at, at + minutes), 0.5 if name else 0.0, labels, 9000 if name else 0
             )
