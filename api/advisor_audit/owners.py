@@ -60,7 +60,7 @@ FAMILIES = (
     Family("slurmjobid"),  # slurm-job-exporter
     Family("jobid"),
     Family("exported_pod", "pod", "exported_namespace", "exported_container"),
-    Family("pod_name", "pod", "pod_namespace", "container_name"),  # --use-old-namespace
+    Family("pod_name", "pod", "pod_namespace", "container_name"),  # pod-devices-exporter
     Family("k8s_pod_name", "pod", "k8s_namespace_name", "k8s_container_name"),  # OpenTelemetry
     _TARGET,
 )

@@ -47,6 +47,7 @@ from advisor_audit.sources import (
     FREE,
     LIMIT,
     POWER,
+    TOTAL,
     USED,
 )
 from advisor_models.one_window import OneWindowHead
@@ -199,11 +200,12 @@ class Survey:
 
     def _of_card(self, one: Segment) -> None:
         means, model = one.means, one.model
+        whole_mib = means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
             (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= SURE_S else None),
-            (self.totals_mib, means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None),
+            (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
                 highest[model] = max(highest.get(model, 0.0), value)
@@ -633,7 +635,7 @@ class SlotCards:
 HELD = ("busy", "paused", "shared", "mig")
 """States of a GPU that somebody holds."""
 
-_APART = {"shared": "shared already", "mig": "in MIG instances"}
+_APART = {"shared": "shared already", "mig": "in MIG or partitions"}
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -42,7 +42,9 @@ from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
-USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
+USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
+BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_busy_percent"
+DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
 CLOCK = "sm_clock_mhz"
 
 _STATES = {
@@ -64,17 +66,152 @@ _PLAIN = {
     for channel, field in _FIELDS.items()
 }
 
+_MIB, _GHZ, _MILLI = 1 / 2**20, 1e-6, 1e-3
+_UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """How a program writes the metrics of GPUs.
+
+    Attributes:
+        program: As it is called in messages.
+        gpu: Labels that name a GPU, the best first; with a slash, those that do so together.
+        labels: Those of dcgm-exporter, and where else this program writes the same.
+        metrics: Of each channel its names, the best first, and their factor to its unit.
+        info: A metric whose labels have the model, where the others have none.
+    """
+
+    program: str
+    gpu: Sequence[str]
+    metrics: Mapping[str, Mapping[str, float]]
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    info: str = ""
+
+
+ADAPTERS = (
+    Adapter(
+        program="dcgm-exporter",
+        gpu=(_UUID, "uuid", "gpu_uuid"),
+        labels={_MODEL: ("modelname",), _HOST: ("hostname",), _INSTANCE: ("gpu_i_id",)},
+        metrics={
+            **_PLAIN,
+            # What advisor's node agents say where there is no dcgm-exporter.
+            ENERGY: {**_PLAIN[ENERGY], "advisor_gpu_energy_joules_total": 1.0},
+            # Percent under its later name, too.
+            BUSY: {
+                **_PLAIN[BUSY],
+                f"{PREFIX}DEV_GPU_UTIL": 1.0,
+                f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
+            },
+        },
+    ),
+    # NVIDIA/gpu-monitoring-tools: etc/dcgm-exporter/1.x-compatibility-metrics.csv.
+    Adapter(
+        program="dcgm-exporter 1.x",
+        gpu=("uuid", _UUID),
+        metrics={
+            POWER: {"dcgm_power_usage": 1.0},
+            ENERGY: {"dcgm_total_energy_consumption": _MILLI},
+            USED: {"dcgm_fb_used": 1.0},
+            FREE: {"dcgm_fb_free": 1.0},
+            CLOCK: {"dcgm_sm_clock": 1.0},
+            BUSY: {"dcgm_fi_prof_gr_engine_active": 100.0, "dcgm_gpu_utilization": 1.0},
+            SM_ACTIVE: {"dcgm_fi_prof_sm_active": 100.0},
+            DRAM_ACTIVE: {"dcgm_fi_prof_dram_active": 100.0},
+            TENSOR_ACTIVE: {"dcgm_fi_prof_pipe_tensor_active": 100.0},
+            MEMORY_BUSY: {"dcgm_mem_copy_utilization": 1.0},
+        },
+    ),
+    # ROCm/device-metrics-exporter: pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go; its examples set
+    # the prefix amd_. The serial number is there by default, the UUID is not.
+    *(
+        Adapter(
+            program="AMD's device-metrics-exporter",
+            gpu=("gpu_uuid", "serial_number"),
+            labels={
+                _MODEL: ("card_series", "card_model"),
+                _HOST: ("hostname",),
+                "slurm_job_id": ("job_id",),
+                "user": ("job_user",),
+            },
+            metrics={
+                channel: {f"{prefix}{name}": scale for name, scale in names.items()}
+                for channel, names in {
+                    # Of the socket: MI3xx has the first, MI2xx the second.
+                    POWER: {
+                        "gpu_package_power": 1.0,
+                        "gpu_average_package_power": 1.0,
+                        "gpu_power_usage": 1.0,
+                    },
+                    ENERGY: {"gpu_energy_consumed": 1e-6},
+                    USED: {"gpu_used_vram": 1.0},
+                    FREE: {"gpu_free_vram": 1.0},
+                    TOTAL: {"gpu_total_vram": 1.0},
+                    BUSY: {"gpu_gfx_activity": 1.0},
+                    MEMORY_BUSY: {"gpu_umc_activity": 1.0},
+                }.items()
+            },
+        )
+        for prefix in ("", "amd_")
+    ),
+    # utkuozdemir/nvidia_gpu_exporter: internal/integration/testdata, docs/METRICS.md.
+    Adapter(
+        program="nvidia_gpu_exporter",
+        gpu=("uuid",),
+        labels={_MODEL: ("name",)},
+        info="nvidia_smi_gpu_info",
+        metrics={
+            POWER: {"nvidia_smi_power_draw_instant_watts": 1.0, "nvidia_smi_power_draw_watts": 1.0},
+            ENERGY: {"nvidia_smi_energy_joules_total": 1.0},
+            LIMIT: {"nvidia_smi_enforced_power_limit_watts": 1.0},
+            USED: {"nvidia_smi_memory_used_bytes": _MIB},
+            FREE: {"nvidia_smi_memory_free_bytes": _MIB},
+            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _GHZ},
+            BUSY: {"nvidia_smi_utilization_gpu_ratio": 100.0},
+            MEMORY_BUSY: {"nvidia_smi_utilization_memory_ratio": 100.0},
+        },
+    ),
+    # plazonic/nvidia_gpu_prometheus_exporter: main.go, which writes GPM's percents as parts of 1.
+    Adapter(
+        program="the GPU exporter of jobstats",
+        gpu=("uuid",),
+        labels={_MODEL: ("name",), "user": ("userid",)},
+        metrics={
+            POWER: {"nvidia_gpu_power_usage_milliwatts": _MILLI},
+            USED: {"nvidia_gpu_memory_used_bytes": _MIB},
+            TOTAL: {"nvidia_gpu_memory_total_bytes": _MIB},
+            BUSY: {"nvidia_gpu_graphics_util_percent": 100.0, "nvidia_gpu_duty_cycle": 1.0},
+            SM_ACTIVE: {"nvidia_gpu_sm_util_percent": 100.0},
+            TENSOR_ACTIVE: {"nvidia_gpu_any_tensor_util_percent": 100.0},
+            DRAM_ACTIVE: {"nvidia_gpu_dram_bw_util_percent": 100.0},
+        },
+    ),
+    # guilbaults/slurm-job-exporter: slurm-job-exporter.py. Its utilisation is SM activity by DCGM,
+    # its default; by --monitor=nvml it is GPU activity, and a job then seems to use more SMs.
+    Adapter(
+        program="slurm-job-exporter",
+        gpu=("instance/gpu",),
+        labels={_MODEL: ("gpu_type",), _HOST: ("instance",)},
+        metrics={
+            POWER: {"slurm_job_power_gpu": _MILLI},
+            USED: {"slurm_job_memory_usage_gpu": _MIB},
+            TOTAL: {"slurm_job_memory_total_gpu": _MIB},
+            SM_ACTIVE: {"slurm_job_utilization_gpu": 1.0},
+            TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
+        },
+    ),
+)
+"""Programs whose metrics are read; each name and unit is quoted from the source that is named."""
+
 METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
-        **_PLAIN,
-        # What advisor's node agents say where there is no dcgm-exporter.
-        ENERGY: {**_PLAIN[ENERGY], "advisor_gpu_energy_joules_total": 1.0},
-        # Percent under its later name, too.
-        BUSY: {
-            **_PLAIN[BUSY],
-            f"{PREFIX}DEV_GPU_UTIL": 1.0,
-            f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
-        },
+        channel: {
+            name: scale
+            for adapter in ADAPTERS
+            for name, scale in adapter.metrics.get(channel, {}).items()
+        }
+        for channel in dict.fromkeys(one for adapter in ADAPTERS for one in adapter.metrics)
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
@@ -82,11 +219,18 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 NAMES = frozenset(name for names in METRICS.values() for name in names)
 """Of all metrics that are asked for."""
 
-ACTIVITY = ("sm_active_percent", BUSY)
-"""What tells a job at work from one that waits, the best first."""
+_ADAPTER_OF = {
+    name: adapter
+    for adapter in ADAPTERS
+    for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
+    if name
+}
+_INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
+_PARTED = ("cpx", "dpx", "qpx", "tpx")
+"""Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
 
-UUIDS = ("UUID", "uuid", "gpu_uuid")
-"""Labels that name a GPU."""
+ACTIVITY = (SM_ACTIVE, BUSY)
+"""What tells a job at work from one that waits, the best first."""
 
 BLANK = 1e14
 """DCGM says "no value" with numbers above."""
@@ -120,11 +264,50 @@ def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
     return {channel: names for channel, names in found.items() if names}
 
 
+def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Labels of a row with those that dcgm-exporter would write beside them."""
+    adapter = _ADAPTER_OF.get(labels.get("__name__", ""))
+    if adapter is None:
+        return labels
+    named = (
+        "/".join(values)
+        for one in adapter.gpu
+        if all(values := [labels.get(part, "") for part in one.split("/")])
+    )
+    found = {_UUID: next(named, "")}
+    if labels.get("gpu_compute_partition_type", "").lower() in _PARTED:
+        found[_INSTANCE] = labels.get("gpu_partition_id") or "0"
+    for name, others in adapter.labels.items():
+        found[name] = next((labels[one] for one in (*others, name) if labels.get(one)), "")
+    return {**labels, **{name: value for name, value in found.items() if value}}
+
+
+def _without_copies(names: Iterable[str]) -> frozenset[str]:
+    """Those that are read: rows of a job would count a GPU again that has rows of its own."""
+    known = NAMES & set(names)
+    own = frozenset(one for one in known if "/" not in _ADAPTER_OF[one].gpu[0])
+    return own or known
+
+
+def _seen_instead(names: Iterable[str]) -> str:
+    """Why names are not enough."""
+    there = set(names)
+    if known := sorted({_ADAPTER_OF[one].program for one in NAMES & there}):
+        labels = sorted({label for one in NAMES & there for label in _ADAPTER_OF[one].gpu})
+        return f"it is {' and '.join(known)}, and no row has one of the labels {', '.join(labels)}"
+    few = sorted(filter(str.isidentifier, there))[:5]
+    programs = dict.fromkeys(adapter.program for adapter in ADAPTERS)
+    what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
+    return f"it has {what}, and none of {', '.join(programs)}"
+
+
 def gpu_of(labels: Mapping[str, str]) -> str | None:
-    """The GPU of a row, also of one of its MIG instances; None: it names no GPU."""
-    named = next((labels[name] for name in UUIDS if labels.get(name)), None)
+    """The GPU of a row, also of an instance of it; None: it names none, or an instance alone."""
+    named = labels.get(_UUID)
+    if not named or "MIG-" in named:
+        return None
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
-    return named.split("::")[0] if named else None
+    return named.split("::")[0]
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -160,18 +343,22 @@ class SeriesFile:
         self.url, self.step_s, self.asked = str(path), step_s, Asked()
         self.families = families
         self._gpus: dict[str, _Index] = {}
+        self._models: dict[str, str] = {}
         carriers, names = set[str](), set[str]()
         for offset, one in self._lines():
             carriers.update(carriers_of(one.labels, families))
             names.add(one.metric)
             gpu = gpu_of(one.labels)
-            if gpu and one.times_s:
+            if gpu and one.metric in _INFOS:
+                self._models[gpu] = one.labels.get(_MODEL, "")
+            elif gpu and one.times_s and one.metric in NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
-        self.metrics, self.carriers = metrics_for(names), frozenset(carriers)
+        self.metrics = metrics_for(_without_copies(names))
+        self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{path} has no metric of a GPU",
-                why="no line has a name of dcgm-exporter and a label UUID",
+                why=_seen_instead(names),
                 fix="write what a range query of Prometheus answers, a line for each series",
             )
         self._leave_out_strays()
@@ -197,7 +384,8 @@ class SeriesFile:
                 for offset, first_s, last_s in lines:
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
-                        yield _series(json.loads(file.readline()))
+                        one = _series(json.loads(file.readline()))
+                        yield _of_model(one, self._models)
 
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
@@ -236,6 +424,12 @@ class SeriesFile:
                 offset += len(line)
 
 
+def _of_model(one: Series, models: Mapping[str, str]) -> Series:
+    """With the model that another metric told of its GPU."""
+    model = models.get(one.labels.get(_UUID, ""))
+    return replace(one, labels={**one.labels, _MODEL: model}) if model else one
+
+
 def _series(line: Mapping[str, Any]) -> Series:
     if not {"metric", "values"} <= line.keys():
         raise ValueError("it has no metric with values")
@@ -244,7 +438,7 @@ def _series(line: Mapping[str, Any]) -> Series:
     times_s = [float(t) for t, _ in values]
     if not all(map(math.isfinite, times_s)):
         raise ValueError("a time is no number")
-    return Series(labels, times_s, [float(v) for _, v in values])
+    return Series(known_labels(labels), times_s, [float(v) for _, v in values])
 
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
@@ -329,28 +523,40 @@ class Prometheus:
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
-        there = NAMES & set(self._values("label/__name__/values", span))
+        names = self._values("label/__name__/values", span)
+        there = _without_copies(names)
         self.metrics = metrics_for(there)
         if not self.metrics:
-            raise self._no_gpus("no metric has a name of dcgm-exporter")
+            raise self._no_gpus(_seen_instead(names))
         # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
         self._named: dict[str, tuple[str, frozenset[str]]] = {}
         carriers = set[str]()
         for name in sorted(there):
             where = {**span, "match[]": name}
-            for label in UUIDS:
+            for labels in _ADAPTER_OF[name].gpu:
+                label, *others = labels.split("/")
                 values = self._values(f"label/{label}/values", where)
-                if gpus := frozenset(gpu for one in values if (gpu := gpu_of({label: one}))):
+                # Those that a label names together with another are read by the first.
+                if gpus := frozenset(
+                    one if others else gpu
+                    for one in values
+                    if one and (gpu := gpu_of({_UUID: one}))
+                ):
                     self._named[name] = label, gpus
                     break
-            labels = set(self._values("labels", where))
-            for finer, coarser in combinations((f for f in families if f.job in labels), 2):
+            known = set(self._values("labels", where))
+            for finer, coarser in combinations((f for f in families if f.job in known), 2):
                 beside = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
                 pods = self._values(f"label/{coarser.job}/values", beside) if coarser.part else ()
                 carriers.update(map(workload_name, pods))
         self.carriers = frozenset(carriers)
         if not self._named:
-            raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
+            raise self._no_gpus(_seen_instead(there))
+        self._models = {
+            labels[_UUID]: labels.get(_MODEL, "")
+            for name in sorted(_INFOS.intersection(names))
+            for labels in self._labels_of(name, span)
+        }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
@@ -377,9 +583,10 @@ class Prometheus:
         which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
         matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
-        over = "max" if "TOTAL" in name.upper() else "avg"
+        over = "max" if name in METRICS[ENERGY] else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-            yield Series({**one.labels, "__name__": name}, one.times_s, one.values)
+            labels = known_labels({**one.labels, "__name__": name})
+            yield _of_model(replace(one, labels=labels), self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
@@ -409,6 +616,15 @@ class Prometheus:
         if not isinstance(found, list):
             raise self._wrong(f"of {path} it has no list of names")
         return [str(name) for name in cast("list[object]", found)]
+
+    def _labels_of(self, name: str, span: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        try:
+            found: list[dict[str, str]] = self._get("series", {**span, "match[]": name})
+            yield from (known for one in found if _UUID in (known := known_labels(one)))
+        except _TooMuchError as error:
+            raise self._wrong(str(error)) from error
+        except _NONSENSE as error:
+            raise self._wrong("what it calls series is none") from error
 
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
@@ -498,7 +714,7 @@ class Prometheus:
         return SourceError(
             f"{self.url} has no metrics of GPUs in these days",
             why=why,
-            fix="name the Prometheus that scrapes dcgm-exporter, or ask for other --days",
+            fix="name the Prometheus that scrapes an exporter of GPUs, or ask for other --days",
         )
 
 
@@ -680,11 +896,32 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         SourceError: one of them does not answer, or not with metrics.
     """
     for url in urls:
-        for name, labels, value in samples(fetch(url)):
-            if name in NAMES:
-                kept = {**labels, "GPU_I_ID": labels.get("gpu_i_id", "")}
-                kept["modelName"] = labels.get("modelname", "")
-                yield {**kept, "__name__": name}, value
+        for name, labels, value in _rows_of(url):
+            if name in NAMES or name in _INFOS:
+                # An exporter says not of which host it is; Prometheus calls its address so.
+                yield known_labels({"instance": url, **labels, "__name__": name}), value
+
+
+def see_exporters(urls: Sequence[str]) -> None:
+    """Look once whether each shows GPUs.
+
+    Raises:
+        SourceError: one of them does not answer, or shows none.
+    """
+    for url in urls:
+        if not any(_UUID in labels for labels, _ in read_exporters([url])):
+            raise SourceError(
+                f"{url} has no metrics of GPUs",
+                why=_seen_instead(name for name, _, _ in _rows_of(url)),
+                fix="name the address at which one of these programs shows its metrics",
+            )
+
+
+def _rows_of(url: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Of a counter the parser ends the name with _total; one that has it in itself keeps it."""
+    for name, labels, value in samples(fetch(url), prefix=""):
+        whole = f"{name}_total"
+        yield whole if whole in NAMES else name, labels, value
 
 
 def read_host(host: HostGpus) -> Iterator[_Row]:

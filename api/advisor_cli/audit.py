@@ -34,6 +34,7 @@ from advisor_audit.sources import (
     read_exporters,
     read_host,
     record,
+    see_exporters,
     session_for,
 )
 from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
@@ -184,6 +185,7 @@ def _watch(
     urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: TellProgress
 ) -> None:
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
+    see_exporters(urls)
     host = None if urls else HostGpus()
     read = partial(read_host, host) if host else partial(read_exporters, urls)
     with suppress(KeyboardInterrupt):

@@ -64,6 +64,8 @@ class MetricsServer:
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
             assert name or found[1] == "__name__", "a label of which metric?"
             return _good(sorted({labels.get(found[1], "") for labels in named} - {""}))
+        if path == "/api/v1/series":
+            return _good([one for one, _ in self.samples if one["__name__"] in asked])
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
 
@@ -74,7 +76,7 @@ class MetricsServer:
         which = json.loads(f'"{quoted}"')
         step_s, result, count = float(step), list[Any](), 0
         for labels, samples in self.samples:
-            if labels["__name__"] != name or not re.fullmatch(which, labels[label]):
+            if labels["__name__"] != name or not re.fullmatch(which, labels.get(label, "")):
                 continue
             cells: dict[float, list[float]] = {}
             for t, value in samples:

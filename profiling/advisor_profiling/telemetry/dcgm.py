@@ -160,8 +160,8 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
     return {name: value for name, value in found if value is not None}
 
 
-def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Name, labels in small letters and value of each row of DCGM.
+def samples(text: str, prefix: str = PREFIX) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Name, labels in small letters and value of each row whose name begins so.
 
     Raises:
         SourceError: the text is no metrics text.
@@ -172,7 +172,7 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
         raise SourceError("the exporter's text cannot be read", why=str(error)[:200]) from error
     for family in families:
         for sample in family.samples:
-            if sample.name.startswith(PREFIX):
+            if sample.name.startswith(prefix):
                 # Older exporters write Hostname and UUID where newer ones write hostname.
                 labels = {key.lower(): label for key, label in sample.labels.items()}
                 # The parser ends each counter with _total, as OpenMetrics wants it.

@@ -144,7 +144,7 @@ def test_mig_instances_are_a_result(tmp_path: Path) -> None:
     """The power of the card is in the row of each instance, and counts once."""
     instances = [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)]
     found = audited(tmp_path, [*instances, rows(1, pod("train"))])
-    assert found.shared.apart_hours == {"in MIG instances": pytest.approx(1, abs=0.1)}
+    assert found.shared.apart_hours == {"in MIG or partitions": pytest.approx(1, abs=0.1)}
     assert found.now.kwh == pytest.approx(2 * 0.18, rel=0.1)
     assert [job.job for job in found.jobs] == ["train"]
 
