@@ -67,7 +67,15 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.phases import (
+    HELD_MIB,
+    LeftOut,
+    Segment,
+    SourceFacts,
+    Watched,
+    gpu_pages,
+    segments,
+)
 from advisor_audit.sources import (
     POWER,
     USED,
@@ -235,6 +243,7 @@ class ReadSpan:
         slot_s: Length of the slots in which jobs are packed.
         requests: Asked of the server.
         waits: How often it was busy, or not there.
+        impossible: Readings that no card can show; they are left out.
     """
 
     source: str
@@ -248,6 +257,7 @@ class ReadSpan:
     requests: int
     received_bytes: int
     waits: int
+    impossible: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -705,8 +715,15 @@ class Pages:
 
     def mig(self) -> set[str]:
         """GPUs of which only MIG instances were seen."""
-        last = len(self.pages) - 1
-        return {gpu for n in range(self.groups) for gpu in _last(self.path(n, last))["mig"]}
+        return {gpu for last in self._lasts() for gpu in last["mig"]}
+
+    def left_out(self) -> LeftOut:
+        """Impossible readings, and one of them."""
+        each = [last.get("left_out", (0, "")) for last in self._lasts()]
+        return sum(count for count, _ in each), max(each)[1]
+
+    def _lasts(self) -> list[Any]:
+        return [_last(self.path(n, len(self.pages) - 1)) for n in range(self.groups)]
 
 
 def read_all(
@@ -746,6 +763,7 @@ def read_all(
                     kept = _Kept(
                         {gpu: _watched(**one) for gpu, one in last["watched"].items()},
                         set(last["mig"]),
+                        (*last.get("left_out", (0, "")),),
                     )
             else:
                 series = _keeping(source.read(group, begin_s, end_s), keep)
@@ -761,6 +779,7 @@ class _Kept:
 
     watched: dict[str, Watched] = field(default_factory=dict[str, Watched])
     mig: set[str] = field(default_factory=set[str])
+    left_out: LeftOut = (0, "")
 
 
 def _page(
@@ -769,6 +788,8 @@ def _page(
     gpus, mig = gpu_pages(series, site, begin_s, steps)
     kept.mig |= mig
     for gpu, page in sorted(gpus.items()):
+        (before, example), (more, newest) = kept.left_out, page.left_out
+        kept.left_out = before + more, newest or example
         yield from segments(page, kept.watched.setdefault(gpu, Watched()), begin_s, site.step_s)
 
 
@@ -782,7 +803,9 @@ def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Serie
 def _write(path: Path, found: Iterator[Segment], kept: _Kept) -> None:
     lines = [json.dumps(_row(segment)) for segment in found]
     watched = {gpu: asdict(one) for gpu, one in kept.watched.items()}
-    lines.append(json.dumps({"watched": watched, "mig": sorted(kept.mig)}))
+    lines.append(
+        json.dumps({"watched": watched, "mig": sorted(kept.mig), "left_out": kept.left_out})
+    )
     replace_file(path, "\n".join([*lines, ""]).encode(), durable=False)
 
 
@@ -902,19 +925,22 @@ def audit(
         saved=saved(walk.walked, walk.packers, worlds),
     )
     points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
-    return _answer(source, wanted, totals, len(pages.mig()), worlds, len(points)), points
+    return _answer(source, wanted, totals, pages, worlds, len(points)), points
 
 
 def _answer(
     source: Source,
     wanted: Wanted,
     totals: AuditTotals,
-    mig: int,
+    pages: Pages,
     worlds: Sequence[Packers],
     kept: int,
 ) -> Audit:
-    strays = source.asked.strays
-    left_out = f"{strays:,} samples are left out: their times are over a year off the others"
+    strays, (impossible, example) = source.asked.strays, pages.left_out()
+    left_out = {
+        f"{strays:,} samples are left out: their times are over a year off the others": strays,
+        f"{impossible:,} impossible readings are left out, such as {example}": impossible,
+    }
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
     held, jobs = totals.now(), totals.jobs()
     return Audit(
@@ -931,6 +957,7 @@ def _answer(
             requests=source.asked.requests,
             received_bytes=source.asked.received_bytes,
             waits=source.asked.waits,
+            impossible=impossible,
         ),
         now=held,
         shared=totals.shared(held),
@@ -939,7 +966,10 @@ def _answer(
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
+        not_seen=(
+            *(text for text, count in left_out.items() if count),
+            *not_seen(totals, len(pages.mig())),
+        ),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
 

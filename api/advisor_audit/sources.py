@@ -92,8 +92,6 @@ _SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
 """Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
 
 _JOBS = ("hpc_job", "slurm_job_id", "jobid")
-BLANK = 1e14
-"""DCGM says "no value" with numbers above."""
 
 
 class Owner(NamedTuple):
