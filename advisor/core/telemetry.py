@@ -91,6 +91,10 @@ def most_of(limit_w: float | None, memory_mib: float | None) -> Mapping[str, flo
     return {**LARGEST, "W": power_w, "MiB": memory_mib or _LARGEST_MIB, "%": 110.0}
 
 
+NO_POWER = "no power here: rates only"
+"""Of cards without a sensor, such as a vGPU or a Jetson."""
+
+
 class PowerScope(NamedTuple):
     """Of what the power of a card is, where that is not the GPU as jobs are placed on it.
 
@@ -110,7 +114,7 @@ _SCOPES = {
     ),
     "MI250": PowerScope(
         frozenset({POWER_GPU, ENERGY_GPU}),
-        "no power here, rates only: the first die shows the watts of both, the second none",
+        f"{NO_POWER}; the first die shows the watts of both, the second none",
     ),
 }
 
@@ -118,6 +122,12 @@ _SCOPES = {
 def power_scope(model: str) -> PowerScope:
     """Of what the power of a GPU model is; an empty text: of the GPU."""
     return next((of for word, of in _SCOPES.items() if word in model), PowerScope(frozenset(), ""))
+
+
+def lacks_power(model: str) -> str:
+    """What is said of a GPU whose power was looked for and not found."""
+    scope = power_scope(model)
+    return scope.text if POWER_GPU in scope.withheld else NO_POWER
 
 
 _LOG = logging.getLogger("advisor.telemetry")
@@ -152,6 +162,10 @@ class ReadingGate:
         self._kept: tuple[float, float] | None = None
         self._doubted: tuple[float, float] | None = None
         self._zero_j, self._dropped, self.left_out = 0.0, 0, ""
+
+    def offered(self, readings: Readings) -> Collection[str]:
+        """What the GPU has, by a first reading: a value, be it an impossible one."""
+        return [n for n, value in readings.items() if value is not None and n not in self._withheld]
 
     def sift(self, readings: Readings) -> Readings:
         """The readings, with None for those that are none of this GPU."""
@@ -193,8 +207,8 @@ class ReadingGate:
         each = f"{name} of {value:,.0f} {UNITS[name]}{can}"
         more = "s" * (self._dropped > 1)
         self.left_out = f"{self._dropped:,} impossible reading{more} left out, such as {each}"
-        # Said again whenever there are twice as many.
-        if self._dropped & (self._dropped - 1) == 0:
+        # Said again whenever there are ten times as many.
+        if str(self._dropped).rstrip("0") == "1":
             _LOG.warning("%s: %s", self._gpu.uuid, self.left_out)
 
 

@@ -84,11 +84,10 @@ class AmdSource:
             _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
         }
         with undone_by(self._smi.close):
-            found = {name for name, value in self.read(self._readers).items() if value is not None}
+            found = self._gate.offered({name: read() for name, read in self._readers.items()})
         # The activity of the memory controller is of the moment here.
-        usual = channels_of(name for name in self._readers if name in found - {_MEMORY_BUSY})
-        busy = (Channel(_MEMORY_BUSY),) if _MEMORY_BUSY in found else ()
-        self.channels = (*usual, *busy)
+        usual = channels_of(name for name in found if name != _MEMORY_BUSY)
+        self.channels = (*usual, *(Channel(name) for name in found if name == _MEMORY_BUSY))
 
     @property
     def left_out(self) -> str:
@@ -111,8 +110,9 @@ class AmdSource:
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""
         running: list[Any] = self._read("amdsmi_get_gpu_process_list") or []
-        used = [float(p["memory_usage"]["vram_mem"]) for p in running if p["pid"] in pids]
-        return sum(used) / 2**20 if used else None
+        used = [_number(p["memory_usage"], "vram_mem") for p in running if p["pid"] in pids]
+        known = [held for held in used if held is not None]
+        return sum(known) / 2**20 if known and len(known) == len(used) else None
 
     def start_window(self) -> None:
         """AMD SMI averages by itself."""

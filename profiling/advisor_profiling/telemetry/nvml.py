@@ -341,10 +341,10 @@ class NvmlSource:
         )
         # A card may have no sensor for what its driver has a function.
         with undone_by(self.close):
-            found = self.read([channel.name for channel in alone])
+            found = self._gate.offered(self._read([channel.name for channel in alone]))
         self.channels = (
             *self._power.channels,
-            *(channel for channel in alone if found[channel.name] is not None),
+            *(channel for channel in alone if channel.name in found),
             *channels_of(self._gpm.channels),
         )
 
@@ -355,9 +355,11 @@ class NvmlSource:
 
     def read(self, names: Collection[str]) -> Readings:
         """Means since `start_window` are GPM's, which are read last: it may have to wait."""
+        return self._gate.sift(self._read(names))
+
+    def _read(self, names: Collection[str]) -> Readings:
         alone = {name: self._readers[name](self._device) for name in names if name in self._readers}
-        own = dict.fromkeys(names) | alone | self._power.read(names) | self._gpm.read(names)
-        return self._gate.sift(own)
+        return dict.fromkeys(names) | alone | self._power.read(names) | self._gpm.read(names)
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """From NVML's mask of clock event reasons; None where the GPU has none."""
