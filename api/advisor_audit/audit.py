@@ -69,7 +69,15 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.phases import (
+    HELD_MIB,
+    LeftOut,
+    Segment,
+    SourceFacts,
+    Watched,
+    gpu_pages,
+    segments,
+)
 from advisor_audit.sources import (
     POWER,
     USED,
@@ -236,6 +244,7 @@ class ReadSpan:
         slot_s: Length of the slots in which jobs are packed.
         requests: Asked of the server.
         waits: How often it was busy, or not there.
+        impossible: Readings that no card can show; they are left out.
     """
 
     source: str
@@ -249,6 +258,7 @@ class ReadSpan:
     requests: int
     received_bytes: int
     waits: int
+    impossible: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -736,6 +746,16 @@ class Pages:
                     _segment_of_row(json.loads(line)) for line in file if line.startswith(b"[")
                 )
 
+    def left_out(self) -> LeftOut:
+        """Impossible readings, and one of them."""
+        last = len(self.pages) - 1
+        each = [
+            one["left_out"]
+            for n in range(self.groups)
+            for one in _last(self.path(n, last)).values()
+        ]
+        return sum(count for count, _ in each), max(each, default=(0, ""))[1]
+
 
 def read_all(
     source: Source,
@@ -791,7 +811,10 @@ def _page(
     kept: dict[str, Watched],
 ) -> Iterator[Segment]:
     for gpu, page in sorted(gpu_pages(series, site, begin_s, steps).items()):
-        yield from segments(page, kept.setdefault(gpu, Watched()), begin_s, site.step_s)
+        watched = kept.setdefault(gpu, Watched())
+        (before, example), (more, newest) = watched.left_out, page.left_out
+        watched.left_out = before + more, newest or example
+        yield from segments(page, watched, begin_s, site.step_s)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
@@ -838,13 +861,19 @@ def _last(path: Path) -> Any:
 
 
 def _watched(
-    *, owner: Sequence[str] | None, blocks: Sequence[Any], turns: Sequence[Any], **others: Any
+    *,
+    owner: Sequence[str] | None,
+    blocks: Sequence[Any],
+    turns: Sequence[Any],
+    left_out: Sequence[Any],
+    **others: Any,
 ) -> Watched:
     number, mean, squares = blocks
     return Watched(
         owner=Owner(*owner) if owner else None,
         blocks=(number, mean, squares),
         turns=tuple((Owner(*one), seen_s) for one, seen_s in turns),
+        left_out=(left_out[0], left_out[1]),
         **others,
     )
 
@@ -931,18 +960,22 @@ def audit(
         saved=saved(walk.walked, walk.packers, worlds),
     )
     points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
-    return _answer(source, wanted, totals, worlds, len(points)), points
+    return _answer(source, wanted, totals, pages, worlds, len(points)), points
 
 
 def _answer(
     source: Source,
     wanted: Wanted,
     totals: AuditTotals,
+    pages: Pages,
     worlds: Sequence[Packers],
     kept: int,
 ) -> Audit:
-    strays = source.asked.strays
-    left_out = f"{strays:,} samples are left out: their times are over a year off the others"
+    strays, (impossible, example) = source.asked.strays, pages.left_out()
+    left_out = {
+        f"{strays:,} samples are left out: their times are over a year off the others": strays,
+        f"{impossible:,} impossible readings are left out, such as {example}": impossible,
+    }
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
     held, jobs = totals.now(), totals.jobs()
     return Audit(
@@ -960,6 +993,7 @@ def _answer(
             requests=source.asked.requests,
             received_bytes=source.asked.received_bytes,
             waits=source.asked.waits,
+            impossible=impossible,
         ),
         now=held,
         shared=totals.shared(held),
@@ -968,7 +1002,7 @@ def _answer(
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*([left_out] if strays else []), *not_seen(totals)),
+        not_seen=(*(text for text, count in left_out.items() if count), *not_seen(totals)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
 

@@ -15,17 +15,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.telemetry import COLUMN_UNITS, most_of
 from advisor.predict.profiles import Floats
 from advisor_audit.owners import Family, Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
-    BLANK,
     ENERGY,
+    FREE,
+    LIMIT,
     POWER,
     USED,
     Series,
     gpu_of,
 )
+from advisor_profiling.telemetry.dcgm import BLANK
 
 NOBODY, SEVERAL, _UNSEEN, _MIG = -1, -2, -3, -4
 
@@ -58,6 +61,7 @@ class _GpuPage:
         mig: At which steps there are MIG instances; shape (steps,).
         held: Of each step the index of its owner, else `NOBODY` or `SEVERAL`; shape (steps,).
         values: Each channel; NaN where nothing was read; shape (steps,).
+        left_out: Readings that no card can show, and one of them.
     """
 
     gpu: str
@@ -68,6 +72,7 @@ class _GpuPage:
     labels: dict[Owner, str] = field(default_factory=dict[Owner, str])
     held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     values: dict[str, Floats] = field(default_factory=dict[str, Floats])
+    left_out: "LeftOut" = (0, "")
 
     def first_of(self, channels: Sequence[str]) -> Floats:
         """The first of these that was read here; all NaN: none was."""
@@ -83,19 +88,27 @@ def gpu_pages(
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
-    scales = {name: scale for names in site.metrics.values() for name, scale in names.items()}
-    totals = site.metrics.get(ENERGY, {})
+    by_metric = {
+        name: (channel, scale)
+        for channel, names in site.metrics.items()
+        for name, scale in names.items()
+    }
     rows: dict[str, _GpuPage] = {}
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
     there: dict[str, dict[Owner, npt.NDArray[np.bool_]]] = defaultdict(dict)
+    left_out = dict[str, LeftOut]()
     for one in series:
         gpu = gpu_of(one.labels)
-        if gpu is None or one.metric not in scales:
+        if gpu is None or one.metric not in by_metric:
             continue
-        place, values = _placed(one, site.step_s, begin_s, steps, scales[one.metric])
+        channel, scale = by_metric[one.metric]
+        place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        is_read = values <= _bound(channel, most_of(None, None))
+        left_out[gpu] = _and(left_out.get(gpu, (0, "")), channel, values[~is_read])
+        place, values = place[is_read], values[is_read]
         # Of a total the newest value counts.
         kept = sums[gpu].setdefault(one.metric, np.zeros((2, steps)))
-        if one.metric in totals:
+        if channel == ENERGY:
             kept[0][place], kept[1][place] = values, 1
         else:
             np.add.at(kept[0], place, values)
@@ -112,7 +125,7 @@ def gpu_pages(
             owner, page.labels[owner] = named
             there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
-        page.values = _means(sums[gpu], site)
+        page.values, page.left_out = _means(sums[gpu], site, left_out[gpu])
         page.owners = [*there[gpu]]
         page.held = _held([*there[gpu].values()], steps)
     return rows
@@ -129,22 +142,64 @@ def _placed(
     return place[read], values[read] * scale
 
 
-def _means(sums: Mapping[str, Floats], site: SourceFacts) -> dict[str, Floats]:
-    """Each channel of a GPU, at each step by the best metric that it has there."""
+LeftOut: TypeAlias = tuple[int, str]
+"""Number of impossible readings, and one of them in words."""
+
+
+def _bound(channel: str, most: Mapping[str, float]) -> float:
+    """Of a column; energy alone has none."""
+    unit = next((unit for end, unit in COLUMN_UNITS.items() if channel.endswith(end)), "")
+    return most.get(unit, math.inf)
+
+
+def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
+    """With some more."""
+    return (known[0] + len(values), f"{channel} of {values.max():,.0f}") if len(values) else known
+
+
+def _means(
+    sums: Mapping[str, Floats], site: SourceFacts, left_out: LeftOut
+) -> tuple[dict[str, Floats], LeftOut]:
+    """Each channel of a GPU, at each step by the best metric that it has there.
+
+    What the card, as its other readings show it, cannot read is left out.
+    """
     found: dict[str, Floats] = {}
     for channel, names in site.metrics.items():
         for total, count in (sums[name] for name in names if name in sums):
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
             before = found.get(channel, read)
             found[channel] = np.where(np.isnan(before), read, before)
+    limits_w = found.get(LIMIT, np.zeros(0))
+    cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
+    most = most_of(
+        max(limits_w[~np.isnan(limits_w)], default=None),
+        # What the driver keeps for itself is in neither.
+        1.1 * float(np.median(known)) if len(known := cards_mib[~np.isnan(cards_mib)]) else None,
+    )
     if ENERGY in found and POWER not in found:
+        left_out = _without_jumps(found[ENERGY], most["W"] * site.step_s, left_out)
         found[POWER] = _power_w(found[ENERGY], site.step_s)
     found.pop(ENERGY, None)
     for channel, values in found.items():
+        wrong = values > _bound(channel, most)
+        left_out = _and(left_out, channel, values[wrong])
+        values[wrong] = math.nan
         if channel.endswith("_percent"):
-            values[values > 110] = math.nan
             np.minimum(values, 100.0, out=values)
-    return found
+    return found, left_out
+
+
+def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOut:
+    """Leave out totals to which and from which no card gets in a step, as between their steps."""
+    known = np.flatnonzero(~np.isnan(energy_j))
+    rises = np.diff(energy_j[known])
+    # The counter may show late what was drawn in the step before.
+    jumps = (rises < 0) | (rises > most_j * (np.diff(known) + 1))
+    wrong = known[1:-1][jumps[:-1] & jumps[1:]]
+    left_out = _and(left_out, ENERGY, energy_j[wrong])
+    energy_j[wrong] = math.nan
+    return left_out
 
 
 def _power_w(energy_j: Floats, step_s: float) -> Floats:
@@ -259,6 +314,7 @@ class Watched:
         plain: Jobs without a name that were seen on it.
         turns: Owners of the last minutes and when each was last seen, the newest at the end.
         turned_s: When one of them last came back after another.
+        left_out: Impossible readings until the end of the last page.
     """
 
     owner: Owner | None = None
@@ -269,6 +325,7 @@ class Watched:
     plain: int = 0
     turns: tuple[tuple[Owner, float], ...] = ()
     turned_s: float = -math.inf
+    left_out: LeftOut = (0, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

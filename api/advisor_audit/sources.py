@@ -232,9 +232,6 @@ _PARTED = ("cpx", "dpx", "qpx", "tpx")
 ACTIVITY = (SM_ACTIVE, BUSY)
 """What tells a job at work from one that waits, the best first."""
 
-BLANK = 1e14
-"""DCGM says "no value" with numbers above."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:

@@ -79,7 +79,7 @@ def check(answer: Any) -> None:
 KEYS = {
     "": "made_at span now held_by shared sets jobs left_out first_pairs kept not_seen to_prove",
     "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
-    "waits",
+    "waits impossible",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
     "held_by": "label taken_for jobs gpu_hours",

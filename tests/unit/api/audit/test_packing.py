@@ -26,7 +26,7 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.phases import LeftOut, Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources import Series, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
@@ -215,6 +215,16 @@ def rows(
     ]
 
 
+def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> SourceFacts:
+    return SourceFacts(
+        metrics=metrics_for({one.metric for one in series}),
+        within="namespace",
+        carriers=frozenset(carriers),
+        families=FAMILIES,
+        step_s=STEP_S,
+    )
+
+
 def found(
     series: Sequence[Series],
     minutes: int,
@@ -223,14 +233,7 @@ def found(
     cuts: Sequence[int] = (),
 ) -> list[Segment]:
     """What is found, where pages end at `cuts`."""
-    metrics = metrics_for({one.metric for one in series})
-    site = SourceFacts(
-        metrics=metrics,
-        within="namespace",
-        carriers=frozenset(carriers),
-        families=FAMILIES,
-        step_s=STEP_S,
-    )
+    site = site_of(series, carriers)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
         pages = gpu_pages(series, site, a * STEP_S, b - a)
@@ -244,6 +247,43 @@ def told(segments: Sequence[Segment]) -> list[tuple[str, str, float]]:
     return [
         (s.state, s.owner.name if s.owner else "", (s.end_s - s.begin_s) / STEP_S) for s in segments
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "without"),
+    [
+        (POWER, 3.7e6, 0),
+        (POWER, 1500.0, 0),
+        (USED, 2.0**32 - 1, 0),
+        (SM, 4e7, 0),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 9e13, 1),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0.0, 1),
+        # DCGM's own word for no value is no fault.
+        (POWER, 2.0**47, 0),
+    ],
+)
+def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without: int) -> None:
+    """Whatever the source, the means of the job are those of its other samples."""
+    series = rows(range(30), 0.5)[without:]
+    if without:
+        times_s = [STEP_S * (minute + 1) for minute in range(30)]
+        labels = {"UUID": "GPU-1", "__name__": name, **JOB}
+        series.append(Series(labels, times_s, [1e9 + 250.0 * 1000 * at_s for at_s in times_s]))
+    limits = Series(
+        {"UUID": "GPU-1", "__name__": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"}, [60.0], [700.0]
+    )
+    (right,), (_, no_example) = _page_of([*series, limits])
+    next(one for one in series if one.metric == name).values[10] = bad
+    (found,), (count, example) = _page_of([*series, limits])
+    expected = {**right.means, "power_w": pytest.approx(right.means["power_w"])}
+    assert (found.state, found.means) == (right.state, expected)
+    assert (count, no_example) == (bad != 2.0**47, "")
+    assert bool(example) == bool(count)
+
+
+def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
+    pages = gpu_pages(series, site_of(series), 0.0, 30)
+    return [*segments(pages["GPU-1"], Watched(), 0.0, STEP_S)], pages["GPU-1"].left_out
 
 
 def test_start_pause_change_and_end() -> None:
