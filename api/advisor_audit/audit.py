@@ -404,7 +404,7 @@ class Hours:
     """What GPUs did, measured."""
 
     gpus: set[str] = field(default_factory=set[str])
-    models: Counter[str] = field(default_factory=Counter[str])
+    models: set[str] = field(default_factory=set[str])
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
@@ -415,9 +415,8 @@ class Hours:
     def add_page(self, segments: Iterable[Segment]) -> None:
         """One page of the whole cluster."""
         for one in segments:
-            if one.gpu not in self.gpus:
-                self.gpus.add(one.gpu)
-                self.models[one.model] += 1
+            self.gpus.add(one.gpu)
+            self.models.add(one.model)
             span_s = one.end_s - one.begin_s
             self.seconds[one.state] += span_s
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
@@ -428,16 +427,18 @@ class Hours:
                 self.without_sm_s += span_s * (SM not in one.means)
                 self.named[one.label].add(hash(workload_of(one.owner)))
 
-    def held_by(self) -> Iterator[HeldBy]:
+    def held_by(self) -> tuple[HeldBy, ...]:
         """What each label was taken for, the one with the most hours first."""
-        meanings = {one.job: one.taken_for for one in FAMILIES}
-        for label, held_s in sorted(self.labels_s.items(), key=lambda item: -item[1]):
-            yield HeldBy(
+        meanings = {"": "memory in use", **{one.job: one.taken_for for one in FAMILIES}}
+        return tuple(
+            HeldBy(
                 label=label or None,
-                taken_for=meanings.get(label, "job") if label else "memory in use",
+                taken_for=meanings.get(label, "job"),
                 jobs=len(self.named[label]),
                 gpu_hours=held_s / HOUR_S,
             )
+            for label, held_s in sorted(self.labels_s.items(), key=lambda item: -item[1])
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -664,7 +665,7 @@ def not_seen(totals: AuditTotals) -> Iterator[str]:
             "no series says whose a job is, so all are taken to be of one owner; where "
             "--within names a label that tells owners apart, strangers do not share"
         )
-    strangers = sorted(set(totals.hours.models) - set(MEASURED_ON))
+    strangers = sorted(totals.hours.models - set(MEASURED_ON))
     if strangers:
         yield (
             f"no set was measured on {', '.join(strangers)}: what is said of it is by the law "
@@ -980,7 +981,7 @@ def _answer(
     held, jobs = totals.now(), totals.jobs()
     return Audit(
         made_at=now(),
-        held_by=tuple(totals.hours.held_by()),
+        held_by=totals.hours.held_by(),
         span=ReadSpan(
             source=source.url,
             begin=begin,

@@ -69,11 +69,9 @@ FAMILIES = (
 
 def families_of(job_label: str | None) -> Sequence[Family]:
     """All of them, that of a label which somebody names before the others."""
-    if not job_label:
-        return FAMILIES
-    known = next((one for one in FAMILIES if one.job == job_label), None)
-    chosen = known or Family(job_label, "job", "namespace")
-    return chosen, *(one for one in FAMILIES if one != chosen)
+    made = Family(job_label or "", "job", _TARGET.group)
+    chosen = next((one for one in FAMILIES if one.job == job_label), made)
+    return (chosen, *(one for one in FAMILIES if one != chosen)) if job_label else FAMILIES
 
 
 def workload_name(pod: str) -> str:
@@ -102,27 +100,26 @@ def owner_of(
         families: Labels that may name the job, the first that does counts.
     """
     own = _is_of_exporter(labels)
+    carried = {*carriers, workload_name(labels.get(_TARGET.job, ""))} if own else carriers
     for family in families:
         name = labels.get(family.job)
-        if not name or (family == _TARGET and own):
-            continue
-        if family.part and workload_name(name) in carriers:
+        if not name or (family.part and workload_name(name) in carried):
             continue
         label = family.group if within == NAMESPACE else within
         # The namespace of an exporter is not that of the job.
-        own_label = "" if own and label == _TARGET.group else label
-        group = labels.get(f"exported_{label}") or labels.get(own_label, "")
-        if family.taken_for == "batch job":
-            name = f"job {name}"
-        return Owner(group, name, labels.get(family.part, "")), family.job
+        plain = labels.get(label, "") if not own or label != _TARGET.group else ""
+        return Owner(
+            labels.get(f"exported_{label}") or plain,
+            f"job {name}" if family.taken_for == "batch job" else name,
+            labels.get(family.part, ""),
+        ), family.job
     return None
 
 
 def _is_of_exporter(labels: Mapping[str, str]) -> bool:
     """Whether the pod of a row is the target that was scraped."""
     pod, part = labels.get(_TARGET.job, ""), labels.get(_TARGET.part, "")
-    if _EXPORTER in pod or _EXPORTER in part or part == "exporter":
-        return True
     # A monitor of services names its targets after the service, one of pods "namespace/name".
-    scraped = {labels.get(name, "").rpartition("/")[2] for name in ("job", "service")}
-    return bool(pod) and workload_name(pod) in scraped
+    scraped = {labels.get(name, "").rpartition("/")[2] for name in ("job", "service")} - {""}
+    named = _EXPORTER in pod or _EXPORTER in part or part == "exporter"
+    return named or workload_name(pod) in scraped

@@ -120,8 +120,8 @@ def headline(audit: Audit) -> str:
     kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
     all_hours = now.gpu_hours + now.unseen_hours
     left = {**shared.apart_hours, "no readings": now.unseen_hours}
-    order = sorted(left.items(), key=lambda item: -item[1])
-    why = ", ".join(f"{_hours(h)} {why}" for why, h in order if h > 0.02 * all_hours)
+    seen = sorted(((h, why) for why, h in left.items() if h > 0.02 * all_hours), reverse=True)
+    why = ", ".join(f"{_hours(h)} {why}" for h, why in seen)
     if freed < 1 and hours < 0.02:
         if sum(left.values()) > all_hours / 2:
             return f"Most of {_hours(all_hours)} GPU hours are left as they are: {why}"

@@ -118,8 +118,10 @@ def gpu_pages(
             or one.labels.get("hostname")
             or one.labels.get("instance", "")
         )
-        none = np.zeros(steps, dtype=bool)
-        page = rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host, none))
+        page = rows.setdefault(
+            gpu,
+            _GpuPage(gpu, one.labels.get("modelName", ""), host, np.zeros(steps, dtype=bool)),
+        )
         page.mig[place] |= bool(one.labels.get("GPU_I_ID"))
         if named := owner_of(one.labels, site.within, site.carriers, site.families):
             owner, page.labels[owner] = named
@@ -168,8 +170,8 @@ def _means(
     for channel, names in site.metrics.items():
         for total, count in (sums[name] for name in names if name in sums):
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
-            before = found.get(channel, read)
-            found[channel] = np.where(np.isnan(before), read, before)
+            best = found.get(channel)
+            found[channel] = read if best is None else np.where(np.isnan(best), read, best)
     limits_w = found.get(LIMIT, np.zeros(0))
     cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
     most = most_of(
@@ -267,7 +269,7 @@ class Segment:
 
     Attributes:
         owner: None: nobody, or several.
-        label: That names who held it; empty: no label does.
+        label: That names who held it, of several the first; empty: no label does.
         phase: Number of the phase of the job, 0 for the first.
         seen_s: How much of it has readings.
         means: Of each channel that was read.
@@ -358,7 +360,6 @@ class _Frame:
         read = read[~np.isnan(read)]
         middle = float(read.mean()) if len(read) else 0.0
         labels = self.page.labels
-        of_several = next(iter(labels.values()), "") if state in ("shared", "mig") else ""
         return Segment(
             gpu=self.page.gpu,
             model=self.page.model,
@@ -371,7 +372,7 @@ class _Frame:
             seen_s=float(seen.sum()) * self.step_s,
             means=means,
             spread=float(read.std()) / middle if middle > 0 else 0.0,
-            label=labels.get(owner, "") if owner else of_several,
+            label=labels.get(owner, "") if owner else next(iter(labels.values()), ""),
         )
 
 
@@ -404,13 +405,11 @@ def _by_turns(frame: _Frame, watched: Watched) -> Codes:
         recent = [turn for turn in watched.turns if begin_s - turn[1] <= PATIENCE_S]
         if any(owner == earlier for earlier, _ in recent[:-1]):
             watched.turned_s = begin_s
-            before = slice(max(0, first - patience), first)
-            found[before][held[before] >= 0] = SEVERAL
-        shared_s = min(frame.at(last), watched.turned_s + PATIENCE_S) - begin_s
-        if shared_s > 0:
-            found[first : first + round(shared_s / frame.step_s)] = SEVERAL
-        others = (turn for turn in recent if turn[0] != owner)
-        watched.turns = (*others, (owner, frame.at(last)))
+            before = found[max(0, first - patience) : first]
+            before[before >= 0] = SEVERAL
+        shared_s = max(0.0, min(frame.at(last), watched.turned_s + PATIENCE_S) - begin_s)
+        found[first : first + round(shared_s / frame.step_s)] = SEVERAL
+        watched.turns = (*(one for one in recent if one[0] != owner), (owner, frame.at(last)))
     return found
 
 

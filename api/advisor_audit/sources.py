@@ -254,11 +254,11 @@ def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
     counters have fewer. Which of these a GPU has is seen GPU by GPU.
     """
     there = set(known)
-    found = {
-        channel: {name: scale for name, scale in names.items() if name in there}
+    return {
+        channel: kept
         for channel, names in METRICS.items()
+        if (kept := {name: scale for name, scale in names.items() if name in there})
     }
-    return {channel: names for channel, names in found.items() if names}
 
 
 def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -526,7 +526,7 @@ class Prometheus:
         if not self.metrics:
             raise self._no_gpus(_seen_instead(names))
         # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
-        self._named: dict[str, tuple[str, frozenset[str]]] = {}
+        self._named = defaultdict[str, tuple[str, frozenset[str]]](lambda: ("", frozenset()))
         carriers = set[str]()
         for name in sorted(there):
             where = {**span, "match[]": name}
@@ -543,9 +543,10 @@ class Prometheus:
                     break
             known = set(self._values("labels", where))
             for finer, coarser in combinations((f for f in families if f.job in known), 2):
-                beside = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
-                pods = self._values(f"label/{coarser.job}/values", beside) if coarser.part else ()
-                carriers.update(map(workload_name, pods))
+                where = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
+                if coarser.part:
+                    pods = self._values(f"label/{coarser.job}/values", where)
+                    carriers.update(map(workload_name, pods))
         self.carriers = frozenset(carriers)
         if not self._named:
             raise self._no_gpus(_seen_instead(there))
@@ -564,17 +565,14 @@ class Prometheus:
         Raises:
             SourceError: the server is gone for minutes, or answers nonsense.
         """
-        powered = frozenset(g for n in self.metrics.get(POWER, ()) for g in self._gpus_of(n))
+        powered = frozenset(g for n in self.metrics.get(POWER, ()) for g in self._named[n][1])
         for channel, names in self.metrics.items():
             # A total stands in for power; the next best is asked for GPUs without the best only.
             left = set(self.groups[group]) - (powered if channel == ENERGY else frozenset())
             for name in names:
-                if gpus := left & self._gpus_of(name):
+                if gpus := left & self._named[name][1]:
                     yield from self._of(name, gpus, begin_s, end_s)
                 left -= gpus
-
-    def _gpus_of(self, name: str) -> frozenset[str]:
-        return self._named.get(name, ("", frozenset[str]()))[1]
 
     def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
         which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
@@ -582,8 +580,8 @@ class Prometheus:
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if name in METRICS[ENERGY] else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-            labels = known_labels({**one.labels, "__name__": name})
-            yield _of_model(replace(one, labels=labels), self._models)
+            named = replace(one, labels=known_labels({**one.labels, "__name__": name}))
+            yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}

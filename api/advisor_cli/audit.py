@@ -177,8 +177,14 @@ def _prometheus(
     else:
         _remove_pages(folder, "*.jsonl")
         replace_file(note, f"{end_s}".encode())
-    begin_s = end_s - days * DAY_S
-    return Prometheus(url, session, begin_s=begin_s, end_s=end_s, step_s=step_s, families=families)
+    return Prometheus(
+        url,
+        session,
+        begin_s=end_s - days * DAY_S,
+        end_s=end_s,
+        step_s=step_s,
+        families=families,
+    )
 
 
 def _watch(

@@ -121,6 +121,22 @@ def test_another_metric_is_asked_of_gpus_without_the_best(tmp_path: Path) -> Non
         assert all('"(GPU\\\\-1)(' in query for query in asked), "of GPU-1 alone"
 
 
+def test_pods_of_exporters_and_of_workers_are_told_by_finer_labels() -> None:
+    """A batch job stands beside its worker's pod, and a pod beside that of the exporter."""
+    finer = (
+        {"hpc_job": "1", "pod": "worker-0"},
+        {"exported_pod": "web-0", "pod": "dcgm-x2x7k"},
+        {},
+    )
+    beside = [
+        ({**labels, **more}, read_there)
+        for more in finer
+        for labels, read_there in samples(hours=0.1)
+    ]
+    with metrics_server(beside) as site:
+        assert open_source(site).carriers == {"worker", "dcgm"}
+
+
 def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> None:
     source = open_source(server)
 
