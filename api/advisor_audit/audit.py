@@ -382,6 +382,7 @@ class Hours:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
+    without_sm_s: float = 0.0
 
     def add_page(self, segments: Iterable[Segment]) -> None:
         """One page of the whole cluster."""
@@ -393,6 +394,7 @@ class Hours:
             self.seconds[one.state] += span_s
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
             self.channels |= one.means.keys()
+            self.without_sm_s += span_s * (one.owner is not None and SM not in one.means)
 
 
 HELD = ("busy", "paused", "shared")
@@ -514,7 +516,7 @@ class AuditTotals:
             activity_percent=active if read else None,
             spread=seen.spread,
             memory_mib=seen.memory_mib,
-            fills=active >= FILLS_PERCENT if read and SM in self.hours.channels else None,
+            fills=active >= FILLS_PERCENT if read and SM in seen.busy else None,
             is_server=seen.is_server,
             several_gpus=several,
             shared_hours=self.walked.shared.get(job, 0.0),
@@ -603,11 +605,11 @@ def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
             "no power was read, so nothing can be said of energy, nor of who could share: "
             "collect DCGM_FI_DEV_POWER_USAGE"
         )
-    elif SM not in totals.hours.channels:
+    elif hours := totals.hours.without_sm_s / HOUR_S:
         yield (
-            "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
-            "counters leave it out: it is estimated from power, memory utilisation, PCIe "
-            "traffic and clock"
+            f"of {hours:,.0f} GPU hours SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as "
+            "dcgm-exporter's default counters leave it out: it is estimated from power, memory "
+            "utilisation, PCIe traffic and clock"
         )
     if unseen_s := totals.hours.seconds.get("unseen", 0.0):
         yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"

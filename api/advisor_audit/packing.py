@@ -42,7 +42,6 @@ from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
-    BUSY,
     CLOCK,
     FREE,
     LIMIT,
@@ -249,9 +248,10 @@ class Survey:
         means, model = one.means, one.model
         idle_w, limit_w = self.idle_power_w(model), self.limit_w(model)
         power = (means[POWER] - idle_w) / (limit_w - idle_w)
-        active = SM if SM in means else BUSY
+        # What is known of one cell is averaged, so SM activity and how busy a GPU is stand apart.
+        edge = int(np.searchsorted(SM_EDGES, _activity_of(one) or 0.0))
         return (
-            int(np.searchsorted(SM_EDGES, means.get(active, means.get(SM, 0.0)))),
+            edge if SM in means else edge + len(SM_EDGES) + 1,
             int(max(0.0, power) * POWER_PARTS),
             math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
             # Wide cells of what matters less.

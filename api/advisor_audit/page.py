@@ -40,14 +40,15 @@ def page(audit: Audit) -> str:
 
 def _parts(audit: Audit) -> Iterator[str]:
     yield from _first(audit)
-    full = [job for job in audit.jobs if job.fills]
+    full, small, unknown = (
+        [job for job in audit.jobs if job.fills is fills] for fills in (True, False, None)
+    )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
         "Who with whom": _sets(audit.sets[:_SETS]),
-        "Jobs that do not fill a card": _jobs(
-            [job for job in audit.jobs if job.fills is not True][:_JOBS],
-            "Most hours first. What fills a card is in the list below.",
-        ),
+        "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
+        "Jobs that may fill a card": unknown
+        and _jobs(unknown[:_JOBS], "Of these no SM activity was read."),
         "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
         "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
@@ -116,12 +117,21 @@ def headline(audit: Audit) -> str:
     if now.kwh is None or shared.kwh is None:
         return "Nothing can be said of sharing here: no power was read"
     kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
+    all_hours = now.gpu_hours + now.unseen_hours
+    left = {**shared.apart_hours, "no readings": now.unseen_hours}
+    order = sorted(left.items(), key=lambda item: -item[1])
+    why = ", ".join(f"{h:,.3g} {why}" for why, h in order if h > 0.01 * all_hours)
     if freed < 1 and hours < 0.02:
-        return f"Sharing would free next to nothing here ({shared.basis})"
-    return (
-        f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough ({shared.basis}): "
-        f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy with freed GPUs off"
-    )
+        if sum(left.values()) > all_hours / 2:
+            return f"Of most of {all_hours:,.3g} GPU hours nothing can be said: {why}"
+        said = f"Sharing would free next to nothing here ({shared.basis})"
+    else:
+        said = (
+            f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
+            f"({shared.basis}): {less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy "
+            "with freed GPUs off"
+        )
+    return said + (f"; of {all_hours:,.3g} GPU hours left as they are: {why}" if why else "")
 
 
 def _text(of: str) -> str:

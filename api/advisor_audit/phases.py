@@ -36,12 +36,12 @@ class SourceFacts:
     """What a source says of all its series.
 
     Attributes:
-        metrics: Of each channel the metric that is there, and the factor to its unit.
+        metrics: Of each channel the metrics that are there, the best first, and their factors.
         within: Label; jobs share only where its value is equal.
         exporters: Workloads whose pods are exporters, not jobs.
     """
 
-    metrics: Mapping[str, tuple[str, float]]
+    metrics: Mapping[str, Mapping[str, float]]
     within: str
     exporters: frozenset[str]
     step_s: float
@@ -78,22 +78,22 @@ def gpu_pages(
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
-    by_metric = {name: (channel, scale) for channel, (name, scale) in site.metrics.items()}
+    scales = {name: scale for names in site.metrics.values() for name, scale in names.items()}
+    totals = site.metrics.get(ENERGY, {})
     rows: dict[str, _GpuPage] = {}
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
     there: dict[str, dict[Owner | None, npt.NDArray[np.bool_]]] = defaultdict(dict)
     mig: set[str] = set()
     for one in series:
-        channel, scale = by_metric.get(one.metric, ("", 1.0))
         gpu = gpu_of(one.labels)
-        if gpu is None or not channel:
+        if gpu is None or one.metric not in scales:
             if one.labels.get("GPU_I_ID"):
                 mig.add(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
             continue
-        place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        place, values = _placed(one, site.step_s, begin_s, steps, scales[one.metric])
         # Of a total the newest value counts.
-        kept = sums[gpu].setdefault(channel, np.zeros((2, steps)))
-        if channel == ENERGY:
+        kept = sums[gpu].setdefault(one.metric, np.zeros((2, steps)))
+        if one.metric in totals:
             kept[0][place], kept[1][place] = values, 1
         else:
             np.add.at(kept[0], place, values)
@@ -107,7 +107,7 @@ def gpu_pages(
         )
         rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host))
     for gpu, page in rows.items():
-        page.values = _means(sums[gpu], site.step_s)
+        page.values = _means(sums[gpu], site)
         page.owners = [owner for owner in there[gpu] if owner is not None]
         page.held = _held([there[gpu][owner] for owner in page.owners], steps)
     return rows, mig - set(rows)
@@ -124,13 +124,16 @@ def _placed(
     return place[read], values[read] * scale
 
 
-def _means(sums: Mapping[str, Floats], step_s: float) -> dict[str, Floats]:
-    found = {
-        channel: np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
-        for channel, (total, count) in sums.items()
-    }
+def _means(sums: Mapping[str, Floats], site: SourceFacts) -> dict[str, Floats]:
+    """Each channel of a GPU, at each step by the best metric that it has there."""
+    found: dict[str, Floats] = {}
+    for channel, names in site.metrics.items():
+        for total, count in (sums[name] for name in names if name in sums):
+            read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
+            before = found.get(channel, read)
+            found[channel] = np.where(np.isnan(before), read, before)
     if ENERGY in found and POWER not in found:
-        found[POWER] = _power_w(found[ENERGY], step_s)
+        found[POWER] = _power_w(found[ENERGY], site.step_s)
     found.pop(ENERGY, None)
     for channel, values in found.items():
         if channel.endswith("_percent"):

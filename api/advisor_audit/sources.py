@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -274,17 +275,18 @@ class Series:
         return self.labels.get("__name__", "")
 
 
-def metrics_for(known: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """Of each channel the best metric that a site has, and its factor."""
+def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Of each channel the metrics that a site has, the best first, and their factors.
+
+    GPUs of one site differ: older cards, cards in MIG, and cards of which another client holds the
+    counters have fewer. Which of these a GPU has is seen GPU by GPU.
+    """
     there = set(known)
     found = {
-        channel: next(((name, scale) for name, scale in names.items() if name in there), None)
+        channel: {name: scale for name, scale in names.items() if name in there}
         for channel, names in METRICS.items()
     }
-    best = {channel: one for channel, one in found.items() if one}
-    if POWER in best:
-        best.pop(ENERGY, None)
-    return best
+    return {channel: names for channel, names in found.items() if names}
 
 
 def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -547,7 +549,7 @@ class Prometheus:
 
     Attributes:
         groups: GPUs that are read together.
-        metrics: Of each channel the metric that the site has, and its factor.
+        metrics: Of each channel the metrics that the site has, and their factors.
         exporters: Workloads whose pods are exporters, not jobs.
 
     Raises:
@@ -616,18 +618,26 @@ class Prometheus:
         Raises:
             SourceError: the server is gone for minutes, or answers nonsense.
         """
-        for name, _ in self.metrics.values():
-            label, known = self._named.get(name, ("", frozenset[str]()))
-            gpus = [re.escape(gpu) for gpu in self.groups[group] if gpu in known]
-            if not gpus:
-                continue
-            which = "|".join(gpus).replace("\\", "\\\\")
-            matched = f'{name}{{{label}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
-            # Of a total the newest; the mean of others, which has no value where nothing was seen.
-            over = "max" if name in METRICS[ENERGY] else "avg"
-            for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-                labels = known_labels({**one.labels, "__name__": name})
-                yield _of_model(replace(one, labels=labels), self._models)
+        powered = frozenset(g for n in self.metrics.get(POWER, ()) for g in self._gpus_of(n))
+        for channel, names in self.metrics.items():
+            # A total stands in for power; the next best is asked for GPUs without the best only.
+            left = set(self.groups[group]) - (powered if channel == ENERGY else frozenset())
+            for name in names:
+                if gpus := left & self._gpus_of(name):
+                    yield from self._of(name, gpus, begin_s, end_s)
+                left -= gpus
+
+    def _gpus_of(self, name: str) -> frozenset[str]:
+        return self._named.get(name, ("", frozenset[str]()))[1]
+
+    def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
+        which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
+        matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
+        # Of a total the newest; the mean of others, which has no value where nothing was seen.
+        over = "max" if name in METRICS[ENERGY] else "avg"
+        for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+            labels = known_labels({**one.labels, "__name__": name})
+            yield _of_model(replace(one, labels=labels), self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
@@ -775,13 +785,13 @@ class _Session(requests.Session):
 
     own_headers: Collection[str] = ()
 
-    def rebuild_auth(
+    def rebuild_method(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
     ) -> None:
-        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+        if urlsplit(prepared_request.url or "").hostname != urlsplit(response.url).hostname:
             for name in self.own_headers:
                 prepared_request.headers.pop(name, None)
-        super().rebuild_auth(prepared_request, response)
+        super().rebuild_method(prepared_request, response)
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -220,9 +221,15 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         )
     if now.cost is not None and shared.cost is not None:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
-    small = sum(job.fills is False for job in found.jobs)
+    fills = Counter(job.fills for job in found.jobs)
+    said = {
+        "do not fill a card": fills[False],
+        "fill one": fills[True],
+        "may or may not: no SM activity was read": fills[None],
+    }
+    told = "".join(f"; {count:,} {what}" for what, count in said.items() if count)
     known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card{known}"
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen{told}{known}"
     yield from (
         ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
     )

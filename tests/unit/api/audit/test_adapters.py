@@ -31,7 +31,7 @@ from advisor_audit.sources import (
     write_lines,
 )
 
-MIB = 2**20
+MIB, BEGIN_S = 2**20, 1_700_000_400.0
 
 # NVIDIA/gpu-monitoring-tools, exporters/prometheus-dcgm/pod-devices-exporter/README.md, with names
 # of etc/dcgm-exporter/1.x-compatibility-metrics.csv.
@@ -162,15 +162,19 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
 }
 
 
-def samples(page: str, begin_s: float) -> Samples:
+def samples(page: str) -> Samples:
     """What a Prometheus makes of half an hour of a page."""
-    times_s = [begin_s + 60 * n for n in range(1, 31)]
+    times_s = [BEGIN_S + 60 * n for n in range(1, 31)]
     return [
         ({**row.labels, "__name__": name, "instance": "node1"}, [(t, row.value) for t in times_s])
         for family in text_string_to_metric_families(page)
         for row in family.samples
         for name in [row.name]
     ]
+
+
+def opened(url: str) -> Prometheus:
+    return Prometheus(url, session_for({}), begin_s=BEGIN_S, end_s=BEGIN_S + 1800, step_s=60)
 
 
 def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None:
@@ -191,13 +195,12 @@ def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None
 def test_a_page_is_read_in_our_units(program: str, tmp_path: Path) -> None:
     """From a file of series, and from a Prometheus; and an exporter of it is not refused."""
     page, wanted = PAGES[program]
-    rows = samples(page, 1_700_000_400.0)
+    rows = samples(page)
     with (tmp_path / "series.jsonl").open("wb") as file:
         write_lines(file, (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows))
     check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "file", wanted)
     with metrics_server(rows) as server:
-        span = {"begin_s": 1_700_000_400.0, "end_s": 1_700_002_200.0, "step_s": 60.0}
-        check(Prometheus(server.url, session_for({}), **span), tmp_path / "asked", wanted)
+        check(opened(server.url), tmp_path / "asked", wanted)
     with scripted_http() as exporter:
         exporter.will(Reply(body=page.encode(), headers={"Content-Type": "text/plain"}))
         see_exporters([exporter.url])
@@ -227,7 +230,7 @@ def test_rows_of_jobs_count_no_card_again(tmp_path: Path) -> None:
     """Where both run, those of slurm-job-exporter, which have no UUID, are left out."""
     with (tmp_path / "series.jsonl").open("wb") as file:
         for page in (JOBSTATS, SLURM_JOBS):
-            for of, at in samples(page, 1_700_000_400.0):
+            for of, at in samples(page):
                 write_lines(file, [Series(of, [t for t, _ in at], [v for _, v in at])])
     check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "p", PAGES["jobstats"][1])
 
@@ -235,10 +238,8 @@ def test_rows_of_jobs_count_no_card_again(tmp_path: Path) -> None:
 def test_a_part_of_an_amd_card_is_no_card(tmp_path: Path) -> None:
     """In CPX the first part shows the watts of the whole."""
     parted = AMD.replace('"spx"', '"cpx"')
-    with metrics_server(samples(parted, 1_700_000_400.0)) as server:
-        source = Prometheus(
-            server.url, session_for({}), begin_s=1_700_000_400.0, end_s=1_700_002_200.0, step_s=60
-        )
+    with metrics_server(samples(parted)) as server:
+        source = opened(server.url)
         pages = read_all(source, "namespace", tmp_path, lambda _done, _total: None)
     assert pages.mig() == {"692409005408"}
     assert not [*pages.segments(0)]

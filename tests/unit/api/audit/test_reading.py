@@ -100,6 +100,27 @@ def test_every_page_is_asked_for_once(server: MetricsServer, tmp_path: Path) -> 
     assert not any("kube_pod_info" in query for query in server.asked)
 
 
+def test_another_metric_is_asked_of_gpus_without_the_best(tmp_path: Path) -> None:
+    """GPU-1 has no counters, GPU-2 no power: how busy it is, and its energy, stand in."""
+    others = {
+        ("GPU-1", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"): ("DCGM_FI_DEV_GPU_UTIL", 100.0),
+        ("GPU-2", "DCGM_FI_DEV_POWER_USAGE"): ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0.0),
+    }
+    mixed: list[tuple[dict[str, str], list[tuple[float, float]]]] = []
+    for labels, read_there in samples():
+        name, factor = others.get((labels["UUID"], labels["__name__"]), ("", 1.0))
+        total = [(t, 300e3 * (t - BEGIN_S) if not factor else v * factor) for t, v in read_there]
+        mixed.append(({**labels, "__name__": name or labels["__name__"]}, total))
+    with metrics_server(mixed) as site:
+        pages = read(open_source(site), tmp_path)
+        assert {activity for _, _, activity, _ in merged(pages)} == {50.0}
+        means = {one.gpu: one.means["power_w"] for one in pages.segments(0)}
+        assert means == pytest.approx({f"GPU-{n}": 300 for n in range(3)}, rel=0.01)
+        asked = [query for query in site.asked if "GPU_UTIL" in query]
+        assert asked
+        assert all('"(GPU\\\\-1)(' in query for query in asked), "of GPU-1 alone"
+
+
 def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> None:
     source = open_source(server)
 
