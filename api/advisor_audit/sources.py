@@ -12,6 +12,7 @@ Series in a file are the same: a line of JSON for each, as Prometheus answers ra
 What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
 """
 
+import csv
 import json
 import math
 import random
@@ -21,7 +22,9 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -206,6 +209,26 @@ ADAPTERS = (
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
+    # What nvidia-smi --query-gpu=... --format=csv writes above its columns (--help-query-gpu).
+    Adapter(
+        program="nvidia-smi --format=csv",
+        gpu=("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index"),
+        labels={_MODEL: ("name", "gpu_name"), _HOST: ("hostname",)},
+        metrics={
+            POWER: {
+                "power.draw.instant [W]": 1.0,
+                "power.draw [W]": 1.0,
+                "power.draw.average [W]": 1.0,
+            },
+            LIMIT: {"enforced.power.limit [W]": 1.0, "power.limit [W]": 1.0},
+            USED: {"memory.used [MiB]": 1.0},
+            FREE: {"memory.free [MiB]": 1.0},
+            TOTAL: {"memory.total [MiB]": 1.0},
+            CLOCK: {"clocks.current.sm [MHz]": 1.0, "clocks.sm [MHz]": 1.0},
+            BUSY: {"utilization.gpu [%]": 1.0},
+            MEMORY_BUSY: {"utilization.memory [%]": 1.0},
+        },
+    ),
 )
 """Programs whose metrics are read; each name and unit is quoted from the source that is named."""
 
@@ -230,6 +253,7 @@ _ADAPTER_OF = {
     for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
     if name
 }
+_LOG_LABELS = (*ADAPTERS[-1].gpu, *(one for of in ADAPTERS[-1].labels.values() for one in of))
 _INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
 """Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
@@ -392,8 +416,9 @@ class SeriesFile:
         InputError: it cannot be read, has a line that is no series, or none of a GPU.
     """
 
-    def __init__(self, path: Path, *, step_s: float) -> None:
-        self.url, self.step_s, self.asked = str(path), step_s, Asked()
+    def __init__(self, path: Path, *, step_s: float, url: str = "") -> None:
+        self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
+        self._path = path
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
         exporters, names = set[str](), set[str]()
@@ -411,7 +436,7 @@ class SeriesFile:
         self.exporters = frozenset(exporters - {""})
         if not self._gpus or not self.metrics:
             raise InputError(
-                f"{path} has no metric of a GPU",
+                f"{self.url} has no metric of a GPU",
                 why=_seen_instead(names),
                 fix="write what a range query of Prometheus answers, a line for each series",
             )
@@ -431,7 +456,7 @@ class SeriesFile:
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs that have a sample there."""
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             for gpu in self.groups[group]:
                 index = self._gpus[gpu]
                 lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
@@ -460,12 +485,12 @@ class SeriesFile:
                 del self._gpus[gpu]
 
     def _at(self, offset: int) -> Series:
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             file.seek(offset)
             return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
-        path, number, offset = Path(self.url), 0, 0
+        path, number, offset = self._path, 0, 0
         with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 with InputError.instead_of(
@@ -476,6 +501,45 @@ class SeriesFile:
                 ):
                     yield offset, _series(json.loads(line))
                 offset += len(line)
+
+
+def as_series(path: Path, folder: Path) -> Path:
+    """The file itself, or in the folder series of a whole answer or of a log of nvidia-smi.
+
+    Raises:
+        InputError: it cannot be read, or is cut off.
+    """
+    made, columns = folder / "made.jsonl", {n for n in NAMES if _ADAPTER_OF[n] is ADAPTERS[-1]}
+    made.unlink(missing_ok=True)
+    with (
+        InputError.instead_of(OSError, f"{path} cannot be read"),
+        InputError.instead_of(_NONSENSE, f"{path} is no whole answer of a range query"),
+        path.open(errors="replace") as file,
+    ):
+        begun = file.readline()
+        file.seek(0)
+        if not columns.isdisjoint(map(str.strip, begun.split(","))):
+            _write_log(csv.DictReader(file, skipinitialspace=True), columns, made)
+        elif begun.strip() == "{" or '"data"' in begun[:4096]:
+            with made.open("wb") as series:
+                write_lines(series, map(_series, json.load(file)["data"]["result"]))
+    return made if made.exists() else path
+
+
+def _write_log(rows: Iterable[Mapping[str, str]], columns: Collection[str], made: Path) -> None:
+    """Rows of nvidia-smi as series; what is no number there, such as [N/A], was not read."""
+    waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
+    for n, row in enumerate(rows, start=1):
+        with suppress(ValueError, TypeError):  # the line that was being written, or a second header
+            time_s = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+            labels = {label: row[label] for label in _LOG_LABELS if row.get(label)}
+            for name in columns & row.keys():
+                key = tuple(sorted({**labels, "__name__": name}.items()))
+                with suppress(ValueError, TypeError, AttributeError):
+                    waiting[key].append((time_s, float(row[name].split()[0])))
+        if n % 10_000 == 0:
+            _write(made, waiting)
+    _write(made, waiting)
 
 
 def _of_model(one: Series, models: Mapping[str, str]) -> Series:
@@ -604,9 +668,11 @@ class Prometheus:
         if not self._named:
             raise self._no_gpus(_seen_instead(there))
         self._models = {
-            labels[_UUID]: labels.get(_MODEL, "")
+            labels.get(_UUID, ""): labels.get(_MODEL, "")
             for name in sorted(_INFOS.intersection(names))
-            for labels in self._labels_of(name, span)
+            for one in self._listed("series", {**span, "match[]": name})
+            if isinstance(one, dict)
+            for labels in [known_labels(cast("dict[str, str]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
@@ -659,6 +725,9 @@ class Prometheus:
         yield from series
 
     def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
+        return [str(name) for name in self._listed(path, where)]
+
+    def _listed(self, path: str, where: Mapping[str, str]) -> list[Any]:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
             found = self._get(path, where)
@@ -666,16 +735,7 @@ class Prometheus:
             raise self._wrong(str(error)) from error
         if not isinstance(found, list):
             raise self._wrong(f"of {path} it has no list of names")
-        return [str(name) for name in cast("list[object]", found)]
-
-    def _labels_of(self, name: str, span: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        try:
-            found: list[dict[str, str]] = self._get("series", {**span, "match[]": name})
-            yield from (known for one in found if _UUID in (known := known_labels(one)))
-        except _TooMuchError as error:
-            raise self._wrong(str(error)) from error
-        except _NONSENSE as error:
-            raise self._wrong("what it calls series is none") from error
+        return cast("list[Any]", found)
 
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""

@@ -1,5 +1,7 @@
 """Each program whose metrics are read, by lines of its own page or names of its own source."""
 
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from metrics_server import Samples, metrics_server
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
-from advisor.errors import SourceError
+from advisor.errors import InputError, SourceError
 from advisor_audit.audit import read_all
 from advisor_audit.sources import (
     BUSY,
@@ -25,6 +27,7 @@ from advisor_audit.sources import (
     Prometheus,
     Series,
     SeriesFile,
+    as_series,
     read_exporters,
     see_exporters,
     session_for,
@@ -243,3 +246,39 @@ def test_a_part_of_an_amd_card_is_no_card(tmp_path: Path) -> None:
         pages = read_all(source, "namespace", tmp_path, lambda _done, _total: None)
     assert pages.mig() == {"692409005408"}
     assert not [*pages.segments(0)]
+
+
+def test_a_log_of_nvidia_smi_is_read(tmp_path: Path) -> None:
+    """With units or without, begun again in the same file, and cut off where it was stopped."""
+    # Header and values of nvidia-smi 590.48.01: utkuozdemir/nvidia_gpu_exporter,
+    # internal/captures/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt, load.
+    header = (
+        "timestamp, name, uuid, memory.total [MiB], memory.used [MiB], memory.free [MiB], "
+        "utilization.gpu [%], utilization.memory [%], power.draw.instant [W], "
+        "enforced.power.limit [W], clocks.current.sm [MHz], temperature.memory"
+    )
+    values = (
+        "NVIDIA H100 80GB HBM3, GPU-00000000-0000-0000-0000-000000000000, 81559 MiB, 19818 MiB, "
+        "61263 MiB, 100 %, 11 %, 625.68 W, 700.00 W, 1980 MHz, [N/A]"
+    )
+    bare = re.sub(" (MiB|%|W|MHz)(?=,)", "", values)
+    times = [f"2026/07/14 08:{n:02}:53.353" for n in range(30)]
+    lines = [f"{at}, {values if n < 15 else bare}" for n, at in enumerate(times)]
+    log = tmp_path / "gpu.csv"
+    log.write_text("\n".join([header, *lines[:15], header, *lines[15:], "2026/07/14 08:3"]))
+    gpu, model, _, means = PAGES["nvidia_gpu_exporter"][1]
+    wanted = f"GPU-{gpu}", model, f"GPU-{gpu} #1", {**means, TOTAL: 81559, FREE: 61263}
+    check(SeriesFile(as_series(log, tmp_path), step_s=60), tmp_path / "pages", wanted)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_whole_answer_is_read_as_a_file(indent: int | None, tmp_path: Path) -> None:
+    result = [{"metric": of, "values": at} for of, at in samples(JOBSTATS)]
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(answer, indent=indent))
+    found = SeriesFile(as_series(path, tmp_path), step_s=60)
+    check(found, tmp_path / "pages", PAGES["jobstats"][1])
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(InputError, match="no whole answer"):
+        as_series(path, tmp_path)
