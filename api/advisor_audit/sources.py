@@ -68,7 +68,7 @@ _PLAIN = {
     for channel, field in _FIELDS.items()
 }
 
-_MIB, _GHZ, _MILLI = 1 / 2**20, 1e-6, 1e-3
+_MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
 _UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
 
 
@@ -82,6 +82,7 @@ class Adapter:
         labels: Those of dcgm-exporter, and where else this program writes the same.
         metrics: Of each channel its names, the best first, and their factor to its unit.
         info: A metric whose labels have the model, where the others have none.
+        cut: How UUIDs begin, which it leaves out: another exporter may show the same GPU.
     """
 
     program: str
@@ -89,6 +90,7 @@ class Adapter:
     metrics: Mapping[str, Mapping[str, float]]
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     info: str = ""
+    cut: str = ""
 
 
 ADAPTERS = (
@@ -169,13 +171,14 @@ ADAPTERS = (
         gpu=("uuid",),
         labels={_MODEL: ("name",)},
         info="nvidia_smi_gpu_info",
+        cut=_GPU,
         metrics={
             POWER: {"nvidia_smi_power_draw_instant_watts": 1.0, "nvidia_smi_power_draw_watts": 1.0},
             ENERGY: {"nvidia_smi_energy_joules_total": 1.0},
             LIMIT: {"nvidia_smi_enforced_power_limit_watts": 1.0},
             USED: {"nvidia_smi_memory_used_bytes": _MIB},
             FREE: {"nvidia_smi_memory_free_bytes": _MIB},
-            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _GHZ},
+            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _MHZ},
             BUSY: {"nvidia_smi_utilization_gpu_ratio": 100.0},
             MEMORY_BUSY: {"nvidia_smi_utilization_memory_ratio": 100.0},
         },
@@ -323,7 +326,9 @@ def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
         for one in adapter.gpu
         if all(values := [labels.get(part, "") for part in one.split("/")])
     )
-    found = {_UUID: next(named, "")}
+    uuid = next(named, "")
+    # Series that were kept are known already.
+    found = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
     if labels.get("gpu_compute_partition_type", "").lower() in _PARTED:
         found[_INSTANCE] = labels.get("gpu_partition_id") or "0"
     for name, others in adapter.labels.items():
@@ -649,15 +654,15 @@ class Prometheus:
         self._named: dict[str, tuple[str, frozenset[str]]] = {}
         exporters = set[str]()
         for name in sorted(there):
-            where = {**span, "match[]": name}
+            where, row = {**span, "match[]": name}, {"__name__": name}
             for labels in _ADAPTER_OF[name].gpu:
                 label, *others = labels.split("/")
                 values = self._values(f"label/{label}/values", where)
                 # Those that a label names together with another are read by the first.
                 if gpus := frozenset(
-                    one if others else gpu
+                    gpu
                     for one in values
-                    if one and (gpu := gpu_of({_UUID: one}))
+                    if (gpu := one if others else gpu_of(known_labels({**row, label: one})))
                 ):
                     self._named[name] = label, gpus
                     break
@@ -697,7 +702,8 @@ class Prometheus:
         return self._named.get(name, ("", frozenset[str]()))[1]
 
     def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
-        which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
+        shown = (gpu.removeprefix(_ADAPTER_OF[name].cut) for gpu in sorted(gpus))
+        which = "|".join(map(re.escape, shown)).replace("\\", "\\\\")
         matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if name in METRICS[ENERGY] else "avg"

@@ -24,6 +24,7 @@ from advisor_audit.sources import (
     TENSOR_ACTIVE,
     TOTAL,
     USED,
+    Owner,
     Prometheus,
     Series,
     SeriesFile,
@@ -114,7 +115,7 @@ SLURM_JOBS = "".join(
 )
 
 Wanted = tuple[str, str, str, Mapping[str, float]]
-H100 = "NVIDIA H100 80GB HBM3"
+H100, NULL_GPU = "NVIDIA H100 80GB HBM3", "GPU-00000000-0000-0000-0000-000000000000"
 PAGES: Mapping[str, tuple[str, Wanted]] = {
     "dcgm-exporter 1.x": (
         OLD_DCGM,
@@ -137,9 +138,9 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
     "nvidia_gpu_exporter": (
         NVIDIA_SMI,
         (
-            "00000000-0000-0000-0000-000000000000",
+            NULL_GPU,
             H100,
-            "00000000-0000-0000-0000-000000000000 #1",
+            f"{NULL_GPU} #1",
             {POWER: 625.68, LIMIT: 700, CLOCK: 1980, BUSY: 100, MEMORY_BUSY: 11, USED: 19818},
         ),
     ),
@@ -163,6 +164,9 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
         ),
     ),
 }
+
+
+TOGETHER = ("device-metrics-exporter", "nvidia_gpu_exporter", "jobstats")
 
 
 def samples(page: str) -> Samples:
@@ -238,6 +242,19 @@ def test_rows_of_jobs_count_no_card_again(tmp_path: Path) -> None:
     check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "p", PAGES["jobstats"][1])
 
 
+def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:
+    """Cards of AMD beside those of NVIDIA, and one that two exporters show as one."""
+    also = f'DCGM_FI_DEV_FB_USED{{UUID="{NULL_GPU}",modelName="{H100}",pod="a"}} 19000\n'
+    rows = [row for page in (AMD, NVIDIA_SMI, JOBSTATS, also) for row in samples(page)]
+    with metrics_server(rows) as server:
+        pages = read_all(opened(server.url), "all", tmp_path, lambda _done, _total: None)
+    found = {one.gpu: one for one in pages.segments(0) if one.owner}
+    assert {gpu: one.means[POWER] for gpu, one in found.items()} == pytest.approx(
+        {gpu: means[POWER] for gpu, _, _, means in (PAGES[n][1] for n in TOGETHER)}
+    )
+    assert (found[NULL_GPU].means[USED], found[NULL_GPU].owner) == (19000, Owner("", "a"))
+
+
 def test_a_part_of_an_amd_card_is_no_card(tmp_path: Path) -> None:
     """In CPX the first part shows the watts of the whole."""
     parted = AMD.replace('"spx"', '"cpx"')
@@ -266,8 +283,8 @@ def test_a_log_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     lines = [f"{at}, {values if n < 15 else bare}" for n, at in enumerate(times)]
     log = tmp_path / "gpu.csv"
     log.write_text("\n".join([header, *lines[:15], header, *lines[15:], "2026/07/14 08:3"]))
-    gpu, model, _, means = PAGES["nvidia_gpu_exporter"][1]
-    wanted = f"GPU-{gpu}", model, f"GPU-{gpu} #1", {**means, TOTAL: 81559, FREE: 61263}
+    gpu, model, owner, means = PAGES["nvidia_gpu_exporter"][1]
+    wanted = gpu, model, owner, {**means, TOTAL: 81559, FREE: 61263}
     check(SeriesFile(as_series(log, tmp_path), step_s=60), tmp_path / "pages", wanted)
 
 
