@@ -39,6 +39,7 @@ from advisor.placement.placing import (
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
+from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
@@ -48,8 +49,6 @@ from advisor_audit.sources import (
     POWER,
     TOTAL,
     USED,
-    Owner,
-    workload_name,
 )
 from advisor_models.one_window import OneWindowHead
 
@@ -633,6 +632,12 @@ class SlotCards:
     sets: Mapping[SetKey, int] = field(compare=False)
 
 
+HELD = ("busy", "paused", "shared", "mig")
+"""States of a GPU that somebody holds."""
+
+_APART = {"shared": "shared already", "mig": "in MIG or partitions"}
+
+
 @dataclass(slots=True)
 class Walked:
     """What was counted.
@@ -678,7 +683,7 @@ class Walk:
         count = max(1, round((end_s - begin_s) / slot_s))
         slots: list[list[Segment]] = [[] for _ in range(count)]
         for one in segments:
-            if one.state in ("busy", "paused", "shared"):
+            if one.state in HELD:
                 # Middles of slots that lie within it.
                 first = math.ceil((one.begin_s - begin_s) / slot_s - 0.5)
                 last = math.ceil((one.end_s - begin_s) / slot_s - 0.5)
@@ -723,8 +728,8 @@ class Walk:
         walked.slots += 1
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
-        if one.state == "shared":
-            return None, "shared already"
+        if why := _APART.get(one.state):
+            return None, why
         if one.owner in self.survey.several:
             return None, "several GPUs"
         kind = self.survey.kind_of(one)

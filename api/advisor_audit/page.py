@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.audit import Audit, HostSet, SeenJob, SharingSet
+from advisor_audit.audit import Audit, HeldBy, HostSet, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -45,6 +45,7 @@ def _parts(audit: Audit) -> Iterator[str]:
     )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
+        "Who held the GPUs": _held_by(audit.held_by),
         "Who with whom": _sets(audit.sets[:_SETS]),
         "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
         "Jobs that may fill a card": unknown
@@ -120,10 +121,10 @@ def headline(audit: Audit) -> str:
     all_hours = now.gpu_hours + now.unseen_hours
     left = {**shared.apart_hours, "no readings": now.unseen_hours}
     order = sorted(left.items(), key=lambda item: -item[1])
-    why = ", ".join(f"{h:,.3g} {why}" for why, h in order if h > 0.01 * all_hours)
+    why = ", ".join(f"{_hours(h)} {why}" for why, h in order if h > 0.02 * all_hours)
     if freed < 1 and hours < 0.02:
         if sum(left.values()) > all_hours / 2:
-            return f"Of most of {all_hours:,.3g} GPU hours nothing can be said: {why}"
+            return f"Most of {_hours(all_hours)} GPU hours are left as they are: {why}"
         said = f"Sharing would free next to nothing here ({shared.basis})"
     else:
         said = (
@@ -131,7 +132,11 @@ def headline(audit: Audit) -> str:
             f"({shared.basis}): {less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy "
             "with freed GPUs off"
         )
-    return said + (f"; of {all_hours:,.3g} GPU hours left as they are: {why}" if why else "")
+    return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.{int(hours < 10)}f}"
 
 
 def _text(of: str) -> str:
@@ -180,6 +185,23 @@ def _sets(sets: Sequence[SharingSet]) -> str:
                 _word(one.basis),
             )
             for one in sets
+        ),
+    )
+
+
+def _held_by(labels: Sequence[HeldBy]) -> str:
+    return _table(
+        "Labels that said so, and what they were taken for. Where one is taken wrongly, name "
+        "another: --job-label, --group-label.",
+        ("label", "taken for", "jobs", "GPU hours"),
+        (
+            (
+                _text(one.label or "-"),
+                _text(one.taken_for),
+                f"{one.jobs:,}",
+                f"{one.gpu_hours:,.3g}",
+            )
+            for one in labels
         ),
     )
 

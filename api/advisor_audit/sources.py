@@ -26,9 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import requests
@@ -40,6 +41,7 @@ from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU,
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.runtime.processes import in_thread
+from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
 
@@ -110,16 +112,10 @@ ADAPTERS = (
             },
         },
     ),
-    # NVIDIA/gpu-monitoring-tools: etc/dcgm-exporter/1.x-compatibility-metrics.csv, and labels of
-    # exporters/prometheus-dcgm/pod-devices-exporter.
+    # NVIDIA/gpu-monitoring-tools: etc/dcgm-exporter/1.x-compatibility-metrics.csv.
     Adapter(
         program="dcgm-exporter 1.x",
         gpu=("uuid", _UUID),
-        labels={
-            "pod": ("pod_name",),
-            "namespace": ("pod_namespace",),
-            "container": ("container_name",),
-        },
         metrics={
             POWER: {"dcgm_power_usage": 1.0},
             ENERGY: {"dcgm_total_energy_consumption": _MILLI},
@@ -203,7 +199,7 @@ ADAPTERS = (
     Adapter(
         program="slurm-job-exporter",
         gpu=("instance/gpu",),
-        labels={_MODEL: ("gpu_type",), _HOST: ("instance",), "slurm_job_id": ("slurmjobid",)},
+        labels={_MODEL: ("gpu_type",), _HOST: ("instance",)},
         metrics={
             POWER: {"slurm_job_power_gpu": _MILLI},
             USED: {"slurm_job_memory_usage_gpu": _MIB},
@@ -263,29 +259,6 @@ _PARTED = ("cpx", "dpx", "qpx", "tpx")
 
 ACTIVITY = (SM_ACTIVE, BUSY)
 """What tells a job at work from one that waits, the best first."""
-
-_EXPORTER = "dcgm-exporter"
-_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
-
-_JOBS = ("hpc_job", "slurm_job_id", "jobid")
-BLANK = 1e14
-"""DCGM says "no value" with numbers above."""
-
-
-class Owner(NamedTuple):
-    """Who holds a GPU.
-
-    Attributes:
-        group: Namespace or user; only jobs of one group share.
-        name: Of the pod, the batch job, or the GPU where nothing else is known.
-        part: Container of the pod.
-    """
-
-    group: str
-    name: str
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -356,40 +329,12 @@ def _seen_instead(names: Iterable[str]) -> str:
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
-    """The GPU of a row; None: it is of a MIG instance, or names no GPU."""
+    """The GPU of a row, also of an instance of it; None: it names none, or an instance alone."""
     named = labels.get(_UUID)
-    if not named or labels.get(_INSTANCE) or "MIG-" in named:
+    if not named or "MIG-" in named:
         return None
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
     return named.split("::")[0]
-
-
-def workload_name(pod: str) -> str:
-    """The name of a pod without what controllers add to it."""
-    return _SUFFIXES.sub("", pod)
-
-
-def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
-    """Who held the GPU; None: the row does not say.
-
-    Where Prometheus does not honour the labels of its targets, those of the job are called
-    `exported_pod` and so on, and `pod` is that of the exporter.
-
-    Args:
-        labels: Of the row.
-        within: Label; jobs share only where its value is equal.
-        exporters: Workloads of exporters.
-    """
-    prefix = "exported_" if labels.get("exported_pod") else ""
-    pod, part = (labels.get(prefix + name, "") for name in ("pod", "container"))
-    is_exporter = not prefix and (
-        _EXPORTER in pod or _EXPORTER in part or workload_name(pod) in exporters
-    )
-    group = labels.get(f"exported_{within}") or labels.get(within, "")
-    if pod and not is_exporter:
-        return Owner(group, pod, part)
-    batch = next((labels[name] for name in _JOBS if labels.get(name)), "")
-    return Owner("" if is_exporter else group, f"job {batch}") if batch else None
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -421,24 +366,29 @@ class SeriesFile:
         InputError: it cannot be read, has a line that is no series, or none of a GPU.
     """
 
-    def __init__(self, path: Path, *, step_s: float, url: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        step_s: float,
+        families: Sequence[Family] = FAMILIES,
+        url: str = "",
+    ) -> None:
         self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
-        self._path = path
+        self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
-        exporters, names = set[str](), set[str]()
+        carriers, names = set[str](), set[str]()
         for offset, one in self._lines():
-            # The labels of the exporter itself stand beside those of a job.
-            if one.labels.get("exported_pod"):
-                exporters.add(workload_name(one.labels.get("pod", "")))
+            carriers.update(carriers_of(one.labels, families))
             names.add(one.metric)
-            gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
+            gpu = gpu_of(one.labels)
             if gpu and one.metric in _INFOS:
                 self._models[gpu] = one.labels.get(_MODEL, "")
             elif gpu and one.times_s and one.metric in NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
         self.metrics = metrics_for(_without_copies(names))
-        self.exporters = frozenset(exporters - {""})
+        self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{self.url} has no metric of a GPU",
@@ -619,7 +569,7 @@ class Prometheus:
     Attributes:
         groups: GPUs that are read together.
         metrics: Of each channel the metrics that the site has, and their factors.
-        exporters: Workloads whose pods are exporters, not jobs.
+        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
 
     Raises:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
@@ -635,13 +585,14 @@ class Prometheus:
         begin_s: float,
         end_s: float,
         step_s: float,
+        families: Sequence[Family] = FAMILIES,
         sleep: Callable[[float], None] = time.sleep,
         # Of one answer, from the asking to its last byte; a page is a megabyte.
         longest_s: float = 180.0,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked = Asked()
+        self.asked, self.families = Asked(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
@@ -652,7 +603,7 @@ class Prometheus:
             raise self._no_gpus(_seen_instead(names))
         # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
         self._named: dict[str, tuple[str, frozenset[str]]] = {}
-        exporters = set[str]()
+        carriers = set[str]()
         for name in sorted(there):
             where, row = {**span, "match[]": name}, {"__name__": name}
             for labels in _ADAPTER_OF[name].gpu:
@@ -666,10 +617,12 @@ class Prometheus:
                 ):
                     self._named[name] = label, gpus
                     break
-            # Pods that stand beside the name of a job: those of exporters.
-            where = {**span, "match[]": f'{name}{{exported_pod!=""}}'}
-            exporters |= {*map(workload_name, self._values("label/pod/values", where))}
-        self.exporters = frozenset(exporters - {""})
+            known = set(self._values("labels", where))
+            for finer, coarser in combinations((f for f in families if f.job in known), 2):
+                beside = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
+                pods = self._values(f"label/{coarser.job}/values", beside) if coarser.part else ()
+                carriers.update(map(workload_name, pods))
+        self.carriers = frozenset(carriers)
         if not self._named:
             raise self._no_gpus(_seen_instead(there))
         self._models = {

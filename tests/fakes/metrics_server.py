@@ -51,14 +51,18 @@ class MetricsServer:
             said = "invalid selector: exact matcher on __name__ required"
             failed = {"status": "error", "errorType": "bad_data", "error": said}
             return Reply(status=400, body=failed)
+        name, _, beside = given.get("match[]", [""])[0].partition("{")
+        label = beside.partition("!=")[0]
+        named = [
+            one
+            for one, _ in self.samples
+            if (not name or one["__name__"] == name) and (not label or one.get(label))
+        ]
+        if path == "/api/v1/labels":
+            assert name, "labels of which metric?"
+            return _good(sorted({label for one in named for label in one}))
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
-            name, _, beside = given.get("match[]", [""])[0].partition("{")
             assert name or found[1] == "__name__", "a label of which metric?"
-            named = [
-                one
-                for one, _ in self.samples
-                if (not name or one["__name__"] == name) and (one.get("exported_pod") or not beside)
-            ]
             return _good(sorted({labels.get(found[1], "") for labels in named} - {""}))
         if path == "/api/v1/series":
             return _good([one for one, _ in self.samples if one["__name__"] in asked])
