@@ -12,6 +12,7 @@ Series in a file are the same: a line of JSON for each, as Prometheus answers ra
 What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
 """
 
+import csv
 import json
 import math
 import random
@@ -21,12 +22,15 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -66,7 +70,7 @@ _PLAIN = {
     for channel, field in _FIELDS.items()
 }
 
-_MIB, _GHZ, _MILLI = 1 / 2**20, 1e-6, 1e-3
+_MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
 _UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
 
 
@@ -80,6 +84,7 @@ class Adapter:
         labels: Those of dcgm-exporter, and where else this program writes the same.
         metrics: Of each channel its names, the best first, and their factor to its unit.
         info: A metric whose labels have the model, where the others have none.
+        cut: How UUIDs begin, which it leaves out: another exporter may show the same GPU.
     """
 
     program: str
@@ -87,6 +92,7 @@ class Adapter:
     metrics: Mapping[str, Mapping[str, float]]
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     info: str = ""
+    cut: str = ""
 
 
 ADAPTERS = (
@@ -161,13 +167,14 @@ ADAPTERS = (
         gpu=("uuid",),
         labels={_MODEL: ("name",)},
         info="nvidia_smi_gpu_info",
+        cut=_GPU,
         metrics={
             POWER: {"nvidia_smi_power_draw_instant_watts": 1.0, "nvidia_smi_power_draw_watts": 1.0},
             ENERGY: {"nvidia_smi_energy_joules_total": 1.0},
             LIMIT: {"nvidia_smi_enforced_power_limit_watts": 1.0},
             USED: {"nvidia_smi_memory_used_bytes": _MIB},
             FREE: {"nvidia_smi_memory_free_bytes": _MIB},
-            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _GHZ},
+            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _MHZ},
             BUSY: {"nvidia_smi_utilization_gpu_ratio": 100.0},
             MEMORY_BUSY: {"nvidia_smi_utilization_memory_ratio": 100.0},
         },
@@ -201,6 +208,26 @@ ADAPTERS = (
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
+    # What nvidia-smi --query-gpu=... --format=csv writes above its columns (--help-query-gpu).
+    Adapter(
+        program="nvidia-smi --format=csv",
+        gpu=("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index"),
+        labels={_MODEL: ("name", "gpu_name"), _HOST: ("hostname",)},
+        metrics={
+            POWER: {
+                "power.draw.instant [W]": 1.0,
+                "power.draw [W]": 1.0,
+                "power.draw.average [W]": 1.0,
+            },
+            LIMIT: {"enforced.power.limit [W]": 1.0, "power.limit [W]": 1.0},
+            USED: {"memory.used [MiB]": 1.0},
+            FREE: {"memory.free [MiB]": 1.0},
+            TOTAL: {"memory.total [MiB]": 1.0},
+            CLOCK: {"clocks.current.sm [MHz]": 1.0, "clocks.sm [MHz]": 1.0},
+            BUSY: {"utilization.gpu [%]": 1.0},
+            MEMORY_BUSY: {"utilization.memory [%]": 1.0},
+        },
+    ),
 )
 """Programs whose metrics are read; each name and unit is quoted from the source that is named."""
 
@@ -225,6 +252,7 @@ _ADAPTER_OF = {
     for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
     if name
 }
+_LOG_LABELS = (*ADAPTERS[-1].gpu, *(one for of in ADAPTERS[-1].labels.values() for one in of))
 _INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
 """Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
@@ -271,7 +299,9 @@ def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
         for one in adapter.gpu
         if all(values := [labels.get(part, "") for part in one.split("/")])
     )
-    found = {_UUID: next(named, "")}
+    uuid = next(named, "")
+    # Series that were kept are known already.
+    found = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
     if labels.get("gpu_compute_partition_type", "").lower() in _PARTED:
         found[_INSTANCE] = labels.get("gpu_partition_id") or "0"
     for name, others in adapter.labels.items():
@@ -336,9 +366,16 @@ class SeriesFile:
         InputError: it cannot be read, has a line that is no series, or none of a GPU.
     """
 
-    def __init__(self, path: Path, *, step_s: float, families: Sequence[Family] = FAMILIES) -> None:
-        self.url, self.step_s, self.asked = str(path), step_s, Asked()
-        self.families = families
+    def __init__(
+        self,
+        path: Path,
+        *,
+        step_s: float,
+        families: Sequence[Family] = FAMILIES,
+        url: str = "",
+    ) -> None:
+        self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
+        self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
         carriers, names = set[str](), set[str]()
@@ -354,7 +391,7 @@ class SeriesFile:
         self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
-                f"{path} has no metric of a GPU",
+                f"{self.url} has no metric of a GPU",
                 why=_seen_instead(names),
                 fix="write what a range query of Prometheus answers, a line for each series",
             )
@@ -374,7 +411,7 @@ class SeriesFile:
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs that have a sample there."""
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             for gpu in self.groups[group]:
                 index = self._gpus[gpu]
                 lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
@@ -403,12 +440,12 @@ class SeriesFile:
                 del self._gpus[gpu]
 
     def _at(self, offset: int) -> Series:
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             file.seek(offset)
             return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
-        path, number, offset = Path(self.url), 0, 0
+        path, number, offset = self._path, 0, 0
         with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 with InputError.instead_of(
@@ -419,6 +456,45 @@ class SeriesFile:
                 ):
                     yield offset, _series(json.loads(line))
                 offset += len(line)
+
+
+def as_series(path: Path, folder: Path) -> Path:
+    """The file itself, or in the folder series of a whole answer or of a log of nvidia-smi.
+
+    Raises:
+        InputError: it cannot be read, or is cut off.
+    """
+    made, columns = folder / "made.jsonl", {n for n in NAMES if _ADAPTER_OF[n] is ADAPTERS[-1]}
+    made.unlink(missing_ok=True)
+    with (
+        InputError.instead_of(OSError, f"{path} cannot be read"),
+        InputError.instead_of(_NONSENSE, f"{path} is no whole answer of a range query"),
+        path.open(errors="replace") as file,
+    ):
+        begun = file.readline()
+        file.seek(0)
+        if not columns.isdisjoint(map(str.strip, begun.split(","))):
+            _write_log(csv.DictReader(file, skipinitialspace=True), columns, made)
+        elif begun.strip() == "{" or '"data"' in begun[:4096]:
+            with made.open("wb") as series:
+                write_lines(series, map(_series, json.load(file)["data"]["result"]))
+    return made if made.exists() else path
+
+
+def _write_log(rows: Iterable[Mapping[str, str]], columns: Collection[str], made: Path) -> None:
+    """Rows of nvidia-smi as series; what is no number there, such as [N/A], was not read."""
+    waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
+    for n, row in enumerate(rows, start=1):
+        with suppress(ValueError, TypeError):  # the line that was being written, or a second header
+            time_s = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+            labels = {label: row[label] for label in _LOG_LABELS if row.get(label)}
+            for name in columns & row.keys():
+                key = tuple(sorted({**labels, "__name__": name}.items()))
+                with suppress(ValueError, TypeError, AttributeError):
+                    waiting[key].append((time_s, float(row[name].split()[0])))
+        if n % 10_000 == 0:
+            _write(made, waiting)
+    _write(made, waiting)
 
 
 def _of_model(one: Series, models: Mapping[str, str]) -> Series:
@@ -529,15 +605,15 @@ class Prometheus:
         self._named = defaultdict[str, tuple[str, frozenset[str]]](lambda: ("", frozenset()))
         carriers = set[str]()
         for name in sorted(there):
-            where = {**span, "match[]": name}
+            where, row = {**span, "match[]": name}, {"__name__": name}
             for labels in _ADAPTER_OF[name].gpu:
                 label, *others = labels.split("/")
                 values = self._values(f"label/{label}/values", where)
                 # Those that a label names together with another are read by the first.
                 if gpus := frozenset(
-                    one if others else gpu
+                    gpu
                     for one in values
-                    if one and (gpu := gpu_of({_UUID: one}))
+                    if (gpu := one if others else gpu_of(known_labels({**row, label: one})))
                 ):
                     self._named[name] = label, gpus
                     break
@@ -551,9 +627,11 @@ class Prometheus:
         if not self._named:
             raise self._no_gpus(_seen_instead(there))
         self._models = {
-            labels[_UUID]: labels.get(_MODEL, "")
+            labels.get(_UUID, ""): labels.get(_MODEL, "")
             for name in sorted(_INFOS.intersection(names))
-            for labels in self._labels_of(name, span)
+            for one in self._listed("series", {**span, "match[]": name})
+            if isinstance(one, dict)
+            for labels in [known_labels(cast("dict[str, str]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
@@ -575,7 +653,8 @@ class Prometheus:
                 left -= gpus
 
     def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
-        which = "|".join(map(re.escape, sorted(gpus))).replace("\\", "\\\\")
+        shown = (gpu.removeprefix(_ADAPTER_OF[name].cut) for gpu in sorted(gpus))
+        which = "|".join(map(re.escape, shown)).replace("\\", "\\\\")
         matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if name in METRICS[ENERGY] else "avg"
@@ -603,6 +682,9 @@ class Prometheus:
         yield from series
 
     def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
+        return [str(name) for name in self._listed(path, where)]
+
+    def _listed(self, path: str, where: Mapping[str, str]) -> list[Any]:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
             found = self._get(path, where)
@@ -610,16 +692,7 @@ class Prometheus:
             raise self._wrong(str(error)) from error
         if not isinstance(found, list):
             raise self._wrong(f"of {path} it has no list of names")
-        return [str(name) for name in cast("list[object]", found)]
-
-    def _labels_of(self, name: str, span: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        try:
-            found: list[dict[str, str]] = self._get("series", {**span, "match[]": name})
-            yield from (known for one in found if _UUID in (known := known_labels(one)))
-        except _TooMuchError as error:
-            raise self._wrong(str(error)) from error
-        except _NONSENSE as error:
-            raise self._wrong("what it calls series is none") from error
+        return cast("list[Any]", found)
 
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
@@ -729,13 +802,13 @@ class _Session(requests.Session):
 
     own_headers: Collection[str] = ()
 
-    def rebuild_auth(
+    def rebuild_method(
         self, prepared_request: requests.PreparedRequest, response: requests.Response
     ) -> None:
-        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+        if urlsplit(prepared_request.url or "").hostname != urlsplit(response.url).hostname:
             for name in self.own_headers:
                 prepared_request.headers.pop(name, None)
-        super().rebuild_auth(prepared_request, response)
+        super().rebuild_method(prepared_request, response)
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:

@@ -31,6 +31,7 @@ from advisor_audit.sources import (
     EVERY_S,
     Prometheus,
     SeriesFile,
+    as_series,
     read_exporters,
     read_host,
     record,
@@ -49,14 +50,14 @@ DAY_S = 86400.0
 def audit(
     *,
     prometheus: Annotated[
-        str | None, typer.Option(help="Address of a Prometheus that scrapes dcgm-exporter")
+        str | None, typer.Option(help="Address of a Prometheus that scrapes GPUs")
     ] = None,
     dcgm: Annotated[
-        list[str] | None, typer.Option(help="Address of a dcgm-exporter, watched now; repeatable")
+        list[str] | None, typer.Option(help="Address of an exporter, watched now; repeatable")
     ] = None,
     nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
     series: Annotated[
-        Path | None, typer.Option(help="File of series, such as --keep has written")
+        Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
     ] = None,
     days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
     minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
@@ -124,7 +125,9 @@ def audit(
                 if not series:
                     _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
-                source = SeriesFile(file, step_s=step, families=families)
+                source = SeriesFile(
+                    as_series(file, folder), step_s=step, families=families, url=str(file)
+                )
             found, points = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)

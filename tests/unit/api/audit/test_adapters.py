@@ -1,5 +1,7 @@
 """Each program whose metrics are read, by lines of its own page or names of its own source."""
 
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,8 +10,9 @@ from metrics_server import Samples, metrics_server
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
-from advisor.errors import SourceError
+from advisor.errors import InputError, SourceError
 from advisor_audit.audit import read_all
+from advisor_audit.owners import Owner
 from advisor_audit.sources import (
     BUSY,
     CLOCK,
@@ -25,13 +28,14 @@ from advisor_audit.sources import (
     Prometheus,
     Series,
     SeriesFile,
+    as_series,
     read_exporters,
     see_exporters,
     session_for,
     write_lines,
 )
 
-MIB = 2**20
+MIB, BEGIN_S = 2**20, 1_700_000_400.0
 
 # NVIDIA/gpu-monitoring-tools, exporters/prometheus-dcgm/pod-devices-exporter/README.md, with names
 # of etc/dcgm-exporter/1.x-compatibility-metrics.csv.
@@ -111,7 +115,7 @@ SLURM_JOBS = "".join(
 )
 
 Wanted = tuple[str, str, str, Mapping[str, float]]
-H100 = "NVIDIA H100 80GB HBM3"
+H100, NULL_GPU = "NVIDIA H100 80GB HBM3", "GPU-00000000-0000-0000-0000-000000000000"
 PAGES: Mapping[str, tuple[str, Wanted]] = {
     "dcgm-exporter 1.x": (
         OLD_DCGM,
@@ -134,9 +138,9 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
     "nvidia_gpu_exporter": (
         NVIDIA_SMI,
         (
-            "00000000-0000-0000-0000-000000000000",
+            NULL_GPU,
             H100,
-            "00000000-0000-0000-0000-000000000000 #1",
+            f"{NULL_GPU} #1",
             {POWER: 625.68, LIMIT: 700, CLOCK: 1980, BUSY: 100, MEMORY_BUSY: 11, USED: 19818},
         ),
     ),
@@ -162,15 +166,22 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
 }
 
 
-def samples(page: str, begin_s: float) -> Samples:
+TOGETHER = ("device-metrics-exporter", "nvidia_gpu_exporter", "jobstats")
+
+
+def samples(page: str) -> Samples:
     """What a Prometheus makes of half an hour of a page."""
-    times_s = [begin_s + 60 * n for n in range(1, 31)]
+    times_s = [BEGIN_S + 60 * n for n in range(1, 31)]
     return [
         ({**row.labels, "__name__": name, "instance": "node1"}, [(t, row.value) for t in times_s])
         for family in text_string_to_metric_families(page)
         for row in family.samples
         for name in [row.name]
     ]
+
+
+def opened(url: str) -> Prometheus:
+    return Prometheus(url, session_for({}), begin_s=BEGIN_S, end_s=BEGIN_S + 1800, step_s=60)
 
 
 def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None:
@@ -191,13 +202,12 @@ def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None
 def test_a_page_is_read_in_our_units(program: str, tmp_path: Path) -> None:
     """From a file of series, and from a Prometheus; and an exporter of it is not refused."""
     page, wanted = PAGES[program]
-    rows = samples(page, 1_700_000_400.0)
+    rows = samples(page)
     with (tmp_path / "series.jsonl").open("wb") as file:
         write_lines(file, (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows))
     check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "file", wanted)
     with metrics_server(rows) as server:
-        span = {"begin_s": 1_700_000_400.0, "end_s": 1_700_002_200.0, "step_s": 60.0}
-        check(Prometheus(server.url, session_for({}), **span), tmp_path / "asked", wanted)
+        check(opened(server.url), tmp_path / "asked", wanted)
     with scripted_http() as exporter:
         exporter.will(Reply(body=page.encode(), headers={"Content-Type": "text/plain"}))
         see_exporters([exporter.url])
@@ -227,18 +237,65 @@ def test_rows_of_jobs_count_no_card_again(tmp_path: Path) -> None:
     """Where both run, those of slurm-job-exporter, which have no UUID, are left out."""
     with (tmp_path / "series.jsonl").open("wb") as file:
         for page in (JOBSTATS, SLURM_JOBS):
-            for of, at in samples(page, 1_700_000_400.0):
+            for of, at in samples(page):
                 write_lines(file, [Series(of, [t for t, _ in at], [v for _, v in at])])
     check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "p", PAGES["jobstats"][1])
+
+
+def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:
+    """Cards of AMD beside those of NVIDIA, and one that two exporters show as one."""
+    also = f'DCGM_FI_DEV_FB_USED{{UUID="{NULL_GPU}",modelName="{H100}",pod="a"}} 19000\n'
+    rows = [row for page in (AMD, NVIDIA_SMI, JOBSTATS, also) for row in samples(page)]
+    with metrics_server(rows) as server:
+        pages = read_all(opened(server.url), "all", tmp_path, lambda _done, _total: None)
+    found = {one.gpu: one for one in pages.segments(0) if one.owner}
+    assert {gpu: one.means[POWER] for gpu, one in found.items()} == pytest.approx(
+        {gpu: means[POWER] for gpu, _, _, means in (PAGES[n][1] for n in TOGETHER)}
+    )
+    assert (found[NULL_GPU].means[USED], found[NULL_GPU].owner) == (19000, Owner("", "a"))
 
 
 def test_a_part_of_an_amd_card_is_no_card(tmp_path: Path) -> None:
     """In CPX the first part shows the watts of the whole."""
     parted = AMD.replace('"spx"', '"cpx"')
-    with metrics_server(samples(parted, 1_700_000_400.0)) as server:
-        source = Prometheus(
-            server.url, session_for({}), begin_s=1_700_000_400.0, end_s=1_700_002_200.0, step_s=60
-        )
+    with metrics_server(samples(parted)) as server:
+        source = opened(server.url)
         pages = read_all(source, "namespace", tmp_path, lambda _done, _total: None)
     states = {(one.gpu, one.state) for one in pages.segments(0)}
     assert states - {("692409005408", "unseen")} == {("692409005408", "mig")}
+
+
+def test_a_log_of_nvidia_smi_is_read(tmp_path: Path) -> None:
+    """With units or without, begun again in the same file, and cut off where it was stopped."""
+    # Header and values of nvidia-smi 590.48.01: utkuozdemir/nvidia_gpu_exporter,
+    # internal/captures/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt, load.
+    header = (
+        "timestamp, name, uuid, memory.total [MiB], memory.used [MiB], memory.free [MiB], "
+        "utilization.gpu [%], utilization.memory [%], power.draw.instant [W], "
+        "enforced.power.limit [W], clocks.current.sm [MHz], temperature.memory"
+    )
+    values = (
+        "NVIDIA H100 80GB HBM3, GPU-00000000-0000-0000-0000-000000000000, 81559 MiB, 19818 MiB, "
+        "61263 MiB, 100 %, 11 %, 625.68 W, 700.00 W, 1980 MHz, [N/A]"
+    )
+    bare = re.sub(" (MiB|%|W|MHz)(?=,)", "", values)
+    times = [f"2026/07/14 08:{n:02}:53.353" for n in range(30)]
+    lines = [f"{at}, {values if n < 15 else bare}" for n, at in enumerate(times)]
+    log = tmp_path / "gpu.csv"
+    log.write_text("\n".join([header, *lines[:15], header, *lines[15:], "2026/07/14 08:3"]))
+    gpu, model, owner, means = PAGES["nvidia_gpu_exporter"][1]
+    wanted = gpu, model, owner, {**means, TOTAL: 81559, FREE: 61263}
+    check(SeriesFile(as_series(log, tmp_path), step_s=60), tmp_path / "pages", wanted)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_whole_answer_is_read_as_a_file(indent: int | None, tmp_path: Path) -> None:
+    result = [{"metric": of, "values": at} for of, at in samples(JOBSTATS)]
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(answer, indent=indent))
+    found = SeriesFile(as_series(path, tmp_path), step_s=60)
+    check(found, tmp_path / "pages", PAGES["jobstats"][1])
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(InputError, match="no whole answer"):
+        as_series(path, tmp_path)

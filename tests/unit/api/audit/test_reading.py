@@ -123,11 +123,11 @@ def test_another_metric_is_asked_of_gpus_without_the_best(tmp_path: Path) -> Non
 
 def test_pods_of_exporters_and_of_workers_are_told_by_finer_labels() -> None:
     """A batch job stands beside its worker's pod, and a pod beside that of the exporter."""
-    finer = (
+    finer: list[dict[str, str]] = [
         {"hpc_job": "1", "pod": "worker-0"},
         {"exported_pod": "web-0", "pod": "dcgm-x2x7k"},
         {},
-    )
+    ]
     beside = [
         ({**labels, **more}, read_there)
         for more in finer
