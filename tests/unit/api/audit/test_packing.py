@@ -390,9 +390,7 @@ def test_power_from_a_total_that_begins_anew() -> None:
     assert one.means["power_w"] == pytest.approx(300)
 
 
-def test_batch_jobs_and_jobs_without_a_name() -> None:
-    slurm = rows(range(30), 0.5, {"hpc_job": "4711"})
-    assert told(found(slurm, 30)) == [("busy", "job 4711", 30)]
+def test_jobs_without_a_name() -> None:
     plain = [
         *rows(range(10), 0, {}, memory=3),
         *rows(range(10, 30), 0.5, {}),
