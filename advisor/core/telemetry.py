@@ -3,10 +3,13 @@
 Measuring and launching read the same sources by the same names; a new sensor is one more channel.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters
@@ -36,13 +39,13 @@ OVER_LIMIT: Final = 1.015
 """No card draws more than this part of its power limit over a window: of 2,191 bundled points of
 pairs the most is 1.014."""
 
-_ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
-"""How columns of counters end, and their units."""
+COLUMN_UNITS = {"_percent": "%", "_mib_per_s": "MiB/s", "_w": "W", "_mib": "MiB", "_mhz": "MHz"}
+"""How columns end, and their units."""
 
 
 def _counter(column: str) -> tuple[str, str]:
-    end = next(end for end in _ENDS if column.endswith(end))
-    return f"counter.{column.removesuffix(end)}", _ENDS[end]
+    end = next(end for end in COLUMN_UNITS if column.endswith(end))
+    return f"counter.{column.removesuffix(end)}", COLUMN_UNITS[end]
 
 
 COUNTERS: Mapping[str, str] = MappingProxyType(
@@ -68,6 +71,145 @@ UNITS: Mapping[str, str] = MappingProxyType(
 
 Readings: TypeAlias = Mapping[str, float | None]
 """Values by channel; None where a reading is not available."""
+
+_LARGEST_W, _LARGEST_MIB = 1400.0, 288 * 1024.0
+"""Power limit and memory of the largest known card: B300 and MI355X by their data sheets."""
+
+LARGEST: Mapping[str, float] = MappingProxyType({"MHz": 20_000.0, "°C": 200.0, "MiB/s": 2.0**22})
+"""The most that a sensor of any known card shows, by unit: GDDR7 runs at 14,001 MHz, and NVLink 5
+moves 0.9 TB/s each way."""
+
+
+def most_of(limit_w: float | None, memory_mib: float | None) -> Mapping[str, float]:
+    """The most that a reading of a card can be, by its unit; what is above is no reading.
+
+    Drivers give such: power of 3.7 MW, memory of 2^32 - 1 MiB, 4e9 % of activity. A power limit
+    that is none itself counts as not known, as None does: then the largest card's is taken.
+    """
+    is_known = limit_w is not None and 0 < limit_w <= 1.5 * _LARGEST_W
+    power_w = 1.5 * (limit_w if is_known and limit_w else _LARGEST_W)
+    return {**LARGEST, "W": power_w, "MiB": memory_mib or _LARGEST_MIB, "%": 110.0}
+
+
+NO_POWER = "no power here: rates only"
+"""Of cards without a sensor, such as a vGPU or a Jetson."""
+
+
+class PowerScope(NamedTuple):
+    """Of what the power of a card is, where that is not the GPU as jobs are placed on it.
+
+    Attributes:
+        withheld: Channels that are not given, since they are of something else.
+    """
+
+    withheld: frozenset[str]
+    text: str
+
+
+_SCOPES = {
+    "GH200": PowerScope(
+        frozenset({ENERGY_GPU}),
+        "the energy counter is of the module with its CPU: power is the instant field's, of the "
+        "GPU alone, and is not cross-checked",
+    ),
+    "MI250": PowerScope(
+        frozenset({POWER_GPU, ENERGY_GPU}),
+        f"{NO_POWER}; the first die shows the watts of both, the second none",
+    ),
+}
+
+
+def power_scope(model: str) -> PowerScope:
+    """Of what the power of a GPU model is; an empty text: of the GPU."""
+    return next((of for word, of in _SCOPES.items() if word in model), PowerScope(frozenset(), ""))
+
+
+def lacks_power(model: str) -> str:
+    """What is said of a GPU whose power was looked for and not found."""
+    scope = power_scope(model)
+    return scope.text if POWER_GPU in scope.withheld else NO_POWER
+
+
+_LOG = logging.getLogger("advisor.telemetry")
+_TICKS_S = 5.0
+"""An energy counter may show so much later what was drawn."""
+
+
+class ReadingGate:
+    """Lets through what a GPU can read. All else is not read now, counted and logged.
+
+    An energy counter cannot rise by more than the card can draw meanwhile. One that falls or jumps
+    has begun again where the next reading goes on from there; else that reading was none.
+
+    Attributes:
+        left_out: How many readings so far, and an example; empty: none.
+
+    Args:
+        gpu: That is read.
+        limit_w: Reads its power limit, which somebody may raise while it is watched.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        limit_w: Callable[[], float | None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._gpu, self._limit_w, self._clock = gpu, limit_w, clock
+        self._most = most_of(gpu.power_limit_w, gpu.memory_mib)
+        self._withheld = power_scope(gpu.model).withheld
+        self._kept: tuple[float, float] | None = None
+        self._doubted: tuple[float, float] | None = None
+        self._zero_j, self._dropped, self.left_out = 0.0, 0, ""
+
+    def offered(self, readings: Readings) -> Collection[str]:
+        """What the GPU has, by a first reading: a value, be it an impossible one."""
+        return [n for n, value in readings.items() if value is not None and n not in self._withheld]
+
+    def sift(self, readings: Readings) -> Readings:
+        """The readings, with None for those that are none of this GPU."""
+        return {name: self._sifted(name, value) for name, value in readings.items()}
+
+    def _sifted(self, name: str, value: float | None) -> float | None:
+        if value is None or name in self._withheld:
+            return None
+        if name == ENERGY_GPU and 0 <= value < math.inf:
+            return self._total_j((self._clock(), value))
+        if not 0 <= value <= self._bound(name) and UNITS[name] == "W":
+            self._most = most_of(self._limit_w(), self._gpu.memory_mib)
+        return value if 0 <= value <= self._bound(name) else self._drop(name, value)
+
+    def _bound(self, name: str) -> float:
+        return self._most.get(UNITS[name], 0.0)
+
+    def _total_j(self, now: tuple[float, float]) -> float | None:
+        doubted, self._doubted = self._doubted, None
+        if self._kept is None or self._goes_on(self._kept, now):
+            self._kept = now
+        elif doubted and self._goes_on(doubted, now):
+            # Whoever adds up sees a total that begins again, and no rise.
+            self._zero_j = doubted[1] if now[1] > self._kept[1] else 0.0
+            self._kept, doubted = now, None
+        else:
+            self._doubted = now
+        if doubted:
+            self._drop(ENERGY_GPU, doubted[1])
+        return None if self._doubted else now[1] - self._zero_j
+
+    def _goes_on(self, before: tuple[float, float], now: tuple[float, float]) -> bool:
+        most_j = self._most["W"] * (now[0] - before[0] + _TICKS_S)
+        return 0 <= now[1] - before[1] <= most_j
+
+    def _drop(self, name: str, value: float) -> None:
+        self._dropped += 1
+        can = "" if name == ENERGY_GPU else f" (at most {self._bound(name):,.0f})"
+        each = f"{name} of {value:,.0f} {UNITS[name]}{can}"
+        more = "s" * (self._dropped > 1)
+        self.left_out = f"{self._dropped:,} impossible reading{more} left out, such as {each}"
+        # Said again whenever there are ten times as many.
+        if str(self._dropped).rstrip("0") == "1":
+            _LOG.warning("%s: %s", self._gpu.uuid, self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +255,11 @@ class TelemetrySource(Protocol):
         """What it can give on this GPU."""
         ...
 
+    @property
+    def left_out(self) -> str:
+        """How many readings were impossible so far, and an example; empty: none."""
+        ...
+
     def read(self, names: Collection[str]) -> Readings:
         """A value for each name, in as few calls as the source needs.
 
@@ -156,6 +303,11 @@ class SeveralGpus:
         self._summed = _SUMMED if summed else frozenset[str]()
         self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
         self.channels = first.channels
+
+    @property
+    def left_out(self) -> str:
+        """Of each."""
+        return "; ".join(dict.fromkeys(filter(None, (of.left_out for of in self._sources))))
 
     def read(self, names: Collection[str]) -> Readings:
         """None where one of them has none."""

@@ -457,8 +457,11 @@ def run_launch(
             for pair in spec.pairs:
                 check_set_memory(pair, gpu)
             meter = LaunchMeter(context.source, time.monotonic)
-            with heard_by(meter.look):
-                state = _run_sets(folder, spec, context, writer, meter, stop_asked)
+            try:
+                with heard_by(meter.look):
+                    state = _run_sets(folder, spec, context, writer, meter, stop_asked)
+            finally:
+                writer.warn(*filter(None, (context.source.left_out,)))
     except AdvisorError as error:
         writer.blame(error.code, str(error))
     except OSError as error:

@@ -24,7 +24,7 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor.settings import Settings
-from advisor.validity.points import is_usable, undisputed, why_no_profile
+from advisor.validity.points import is_usable, no_power, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -225,7 +225,10 @@ def no_profile(
         f"{name} has no profile",
         why=(why_no_profile(mine) if mine else None)
         or "a profile needs 100 % and one smaller share at least, with right results",
-        steps=(f"advisor profile {name}   # on the GPU", "this command again"),
+        steps=(
+            f"advisor profile {name}   # on {'another' if no_power(mine) else 'the'} GPU",
+            "this command again",
+        ),
     )
 
 

@@ -40,7 +40,7 @@ from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint
-from advisor.core.wording import NAME, count_of
+from advisor.core.wording import NAME
 from advisor.decide.limits import Request, with_card_memory
 from advisor.errors import InputError
 from advisor.files import replace_file
@@ -49,8 +49,10 @@ from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_ERRORS
 from advisor.runtime.processes import descendants, name_of, owner_of
+from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
     ALL,
+    HELD,
     SLOT_S,
     SM,
     PackedSet,
@@ -67,11 +69,18 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import HELD_MIB, Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.phases import (
+    HELD_MIB,
+    LeftOut,
+    Segment,
+    SourceFacts,
+    Watched,
+    gpu_pages,
+    segments,
+)
 from advisor_audit.sources import (
     POWER,
     USED,
-    Owner,
     Prometheus,
     Series,
     SeriesFile,
@@ -235,6 +244,7 @@ class ReadSpan:
         slot_s: Length of the slots in which jobs are packed.
         requests: Asked of the server.
         waits: How often it was busy, or not there.
+        impossible: Readings that no card can show; they are left out.
     """
 
     source: str
@@ -248,6 +258,7 @@ class ReadSpan:
     requests: int
     received_bytes: int
     waits: int
+    impossible: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +284,21 @@ class Now:
     kwh: float | None
     free_kwh: float | None
     cost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBy:
+    """What a label was taken for, to say who held a GPU.
+
+    Attributes:
+        label: None: no label said so.
+        jobs: That it named; of shared GPUs and MIG instances none are counted.
+    """
+
+    label: str | None
+    taken_for: str
+    jobs: int
+    gpu_hours: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,24 +404,41 @@ class Hours:
     """What GPUs did, measured."""
 
     gpus: set[str] = field(default_factory=set[str])
-    models: Counter[str] = field(default_factory=Counter[str])
+    models: set[str] = field(default_factory=set[str])
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
+    without_sm_s: float = 0.0
+    labels_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    named: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def add_page(self, segments: Iterable[Segment]) -> None:
         """One page of the whole cluster."""
         for one in segments:
-            if one.gpu not in self.gpus:
-                self.gpus.add(one.gpu)
-                self.models[one.model] += 1
+            self.gpus.add(one.gpu)
+            self.models.add(one.model)
             span_s = one.end_s - one.begin_s
             self.seconds[one.state] += span_s
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
             self.channels |= one.means.keys()
+            if one.state in HELD:
+                self.labels_s[one.label] += span_s
+            if one.owner:
+                self.without_sm_s += span_s * (SM not in one.means)
+                self.named[one.label].add(hash(workload_of(one.owner)))
 
-
-HELD = ("busy", "paused", "shared")
+    def held_by(self) -> tuple[HeldBy, ...]:
+        """What each label was taken for, the one with the most hours first."""
+        meanings = {"": "memory in use", **{one.job: one.taken_for for one in FAMILIES}}
+        return tuple(
+            HeldBy(
+                label=label or None,
+                taken_for=meanings.get(label, "job"),
+                jobs=len(self.named[label]),
+                gpu_hours=held_s / HOUR_S,
+            )
+            for label, held_s in sorted(self.labels_s.items(), key=lambda item: -item[1])
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -514,7 +557,7 @@ class AuditTotals:
             activity_percent=active if read else None,
             spread=seen.spread,
             memory_mib=seen.memory_mib,
-            fills=active >= FILLS_PERCENT if read and SM in self.hours.channels else None,
+            fills=active >= FILLS_PERCENT if read and SM in seen.busy else None,
             is_server=seen.is_server,
             several_gpus=several,
             shared_hours=self.walked.shared.get(job, 0.0),
@@ -592,27 +635,26 @@ def asked_so(jobs: Sequence[Workload]) -> str:
 _LEFT_ALONE: Mapping[str, str] = {
     "several GPUs": "of jobs on several GPUs at once are left as they are",
     "shared already": "of GPUs that several jobs held at once are left as they are",
+    "in MIG or partitions": "of GPUs in MIG instances or partitions are left as they are",
     "too little read": "lack power, memory or any activity, and are left as they are",
 }
 
 
-def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
-    """What the series do not show; `mig` GPUs are in MIG instances."""
+def not_seen(totals: AuditTotals) -> Iterator[str]:
+    """What the series do not show."""
     if not totals.reads_power:
         yield (
             "no power was read, so nothing can be said of energy, nor of who could share: "
             "collect DCGM_FI_DEV_POWER_USAGE"
         )
-    elif SM not in totals.hours.channels:
+    elif hours := totals.hours.without_sm_s / HOUR_S:
         yield (
-            "SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as dcgm-exporter's default "
-            "counters leave it out: it is estimated from power, memory utilisation, PCIe "
-            "traffic and clock"
+            f"of {hours:,.0f} GPU hours SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as "
+            "dcgm-exporter's default counters leave it out: it is estimated from power, memory "
+            "utilisation, PCIe traffic and clock"
         )
     if unseen_s := totals.hours.seconds.get("unseen", 0.0):
         yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
-    if mig:
-        yield f"{count_of(mig, 'GPU')} in MIG instances are left out"
     yield from (
         f"{hours:,.0f} GPU hours {text}"
         for why, text in _LEFT_ALONE.items()
@@ -623,7 +665,7 @@ def not_seen(totals: AuditTotals, mig: int) -> Iterator[str]:
             "no series says whose a job is, so all are taken to be of one owner; where "
             "--within names a label that tells owners apart, strangers do not share"
         )
-    strangers = sorted(set(totals.hours.models) - set(MEASURED_ON))
+    strangers = sorted(totals.hours.models - set(MEASURED_ON))
     if strangers:
         yield (
             f"no set was measured on {', '.join(strangers)}: what is said of it is by the law "
@@ -655,6 +697,7 @@ class Audit:
     """All of it.
 
     Attributes:
+        held_by: Labels that said who held a GPU, those with the most hours first.
         left_out: Jobs that are not listed, since there are many.
         first_pairs: To begin with, the best first.
         kept: Jobs of which what was seen is kept under their names, for advice.
@@ -665,6 +708,7 @@ class Audit:
     made_at: str
     span: ReadSpan
     now: Now
+    held_by: tuple[HeldBy, ...]
     shared: Shared
     sets: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
@@ -703,10 +747,15 @@ class Pages:
                     _segment_of_row(json.loads(line)) for line in file if line.startswith(b"[")
                 )
 
-    def mig(self) -> set[str]:
-        """GPUs of which only MIG instances were seen."""
+    def left_out(self) -> LeftOut:
+        """Impossible readings, and one of them."""
         last = len(self.pages) - 1
-        return {gpu for n in range(self.groups) for gpu in _last(self.path(n, last))["mig"]}
+        each = [
+            one["left_out"]
+            for n in range(self.groups)
+            for one in _last(self.path(n, last)).values()
+        ]
+        return sum(count for count, _ in each), max(each, default=(0, ""))[1]
 
 
 def read_all(
@@ -730,23 +779,23 @@ def read_all(
         OSError: the folder cannot be written.
     """
     site = SourceFacts(
-        metrics=source.metrics, within=within, exporters=source.exporters, step_s=source.step_s
+        metrics=source.metrics,
+        within=within,
+        carriers=source.carriers,
+        families=source.families,
+        step_s=source.step_s,
     )
     count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
     edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
     found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
     total = found.groups * len(found.pages)
     for group in range(found.groups):
-        kept = _Kept()
+        kept = dict[str, Watched]()
         for page, (begin_s, end_s) in enumerate(found.pages):
             path = found.path(group, page)
             if path.exists():
                 if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    last = _last(path)
-                    kept = _Kept(
-                        {gpu: _watched(**one) for gpu, one in last["watched"].items()},
-                        set(last["mig"]),
-                    )
+                    kept = {gpu: _watched(**one) for gpu, one in _last(path).items()}
             else:
                 series = _keeping(source.read(group, begin_s, end_s), keep)
                 steps = max(1, round((end_s - begin_s) / source.step_s))
@@ -755,21 +804,18 @@ def read_all(
     return found
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Of a group of GPUs, from page to page."""
-
-    watched: dict[str, Watched] = field(default_factory=dict[str, Watched])
-    mig: set[str] = field(default_factory=set[str])
-
-
 def _page(
-    series: Iterator[Series], site: SourceFacts, begin_s: float, steps: int, kept: _Kept
+    series: Iterator[Series],
+    site: SourceFacts,
+    begin_s: float,
+    steps: int,
+    kept: dict[str, Watched],
 ) -> Iterator[Segment]:
-    gpus, mig = gpu_pages(series, site, begin_s, steps)
-    kept.mig |= mig
-    for gpu, page in sorted(gpus.items()):
-        yield from segments(page, kept.watched.setdefault(gpu, Watched()), begin_s, site.step_s)
+    for gpu, page in sorted(gpu_pages(series, site, begin_s, steps).items()):
+        watched = kept.setdefault(gpu, Watched())
+        (before, example), (more, newest) = watched.left_out, page.left_out
+        watched.left_out = before + more, newest or example
+        yield from segments(page, watched, begin_s, site.step_s)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
@@ -779,10 +825,9 @@ def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Serie
         yield one
 
 
-def _write(path: Path, found: Iterator[Segment], kept: _Kept) -> None:
+def _write(path: Path, found: Iterator[Segment], kept: Mapping[str, Watched]) -> None:
     lines = [json.dumps(_row(segment)) for segment in found]
-    watched = {gpu: asdict(one) for gpu, one in kept.watched.items()}
-    lines.append(json.dumps({"watched": watched, "mig": sorted(kept.mig)}))
+    lines.append(json.dumps({gpu: asdict(one) for gpu, one in kept.items()}))
     replace_file(path, "\n".join([*lines, ""]).encode(), durable=False)
 
 
@@ -790,12 +835,12 @@ def _row(one: Segment) -> Sequence[Any]:
     means = {name: float(f"{value:.6g}") for name, value in one.means.items()}
     return [
         *(one.gpu, one.model, one.host, one.owner, one.state, one.phase),
-        *(one.begin_s, one.end_s, one.seen_s, means, round(one.spread, 4)),
+        *(one.begin_s, one.end_s, one.seen_s, means, round(one.spread, 4), one.label),
     ]
 
 
 def _segment_of_row(row: Sequence[Any]) -> Segment:
-    gpu, model, host, owner, state, phase, begin_s, end_s, seen_s, means, spread = row
+    gpu, model, host, owner, state, phase, begin_s, end_s, seen_s, means, spread, label = row
     return Segment(
         gpu=gpu,
         model=model,
@@ -808,6 +853,7 @@ def _segment_of_row(row: Sequence[Any]) -> Segment:
         seen_s=seen_s,
         means=means,
         spread=spread,
+        label=label,
     )
 
 
@@ -815,9 +861,22 @@ def _last(path: Path) -> Any:
     return json.loads(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
 
 
-def _watched(*, owner: Sequence[str] | None, blocks: Sequence[Any], **others: Any) -> Watched:
+def _watched(
+    *,
+    owner: Sequence[str] | None,
+    blocks: Sequence[Any],
+    turns: Sequence[Any],
+    left_out: Sequence[Any],
+    **others: Any,
+) -> Watched:
     number, mean, squares = blocks
-    return Watched(owner=Owner(*owner) if owner else None, blocks=(number, mean, squares), **others)
+    return Watched(
+        owner=Owner(*owner) if owner else None,
+        blocks=(number, mean, squares),
+        turns=tuple((Owner(*one), seen_s) for one, seen_s in turns),
+        left_out=(left_out[0], left_out[1]),
+        **others,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -871,7 +930,7 @@ def audit(
         survey.add_page(segments)
         hours.add_page(segments)
         on_progress("finding jobs", page + 1, len(pages.pages))
-    if not survey.seen:
+    if not hours.labels_s:
         # Or the same command would tell the same again, whatever has begun since.
         for file in folder.iterdir():
             file.unlink()
@@ -902,23 +961,27 @@ def audit(
         saved=saved(walk.walked, walk.packers, worlds),
     )
     points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
-    return _answer(source, wanted, totals, len(pages.mig()), worlds, len(points)), points
+    return _answer(source, wanted, totals, pages, worlds, len(points)), points
 
 
 def _answer(
     source: Source,
     wanted: Wanted,
     totals: AuditTotals,
-    mig: int,
+    pages: Pages,
     worlds: Sequence[Packers],
     kept: int,
 ) -> Audit:
-    strays = source.asked.strays
-    left_out = f"{strays:,} samples are left out: their times are over a year off the others"
+    strays, (impossible, example) = source.asked.strays, pages.left_out()
+    left_out = {
+        f"{strays:,} samples are left out: their times are over a year off the others": strays,
+        f"{impossible:,} impossible readings are left out, such as {example}": impossible,
+    }
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
     held, jobs = totals.now(), totals.jobs()
     return Audit(
         made_at=now(),
+        held_by=totals.hours.held_by(),
         span=ReadSpan(
             source=source.url,
             begin=begin,
@@ -931,6 +994,7 @@ def _answer(
             requests=source.asked.requests,
             received_bytes=source.asked.received_bytes,
             waits=source.asked.waits,
+            impossible=impossible,
         ),
         now=held,
         shared=totals.shared(held),
@@ -939,7 +1003,7 @@ def _answer(
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*([left_out] if strays else []), *not_seen(totals, mig)),
+        not_seen=(*(text for text, count in left_out.items() if count), *not_seen(totals)),
         to_prove=tuple(to_prove(totals.walked.slot_s)),
     )
 

@@ -39,17 +39,16 @@ from advisor.placement.placing import (
 from advisor.predict.one_window import IDLE_W, SoloWindow
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
+from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
-    BUSY,
     CLOCK,
     FREE,
     LIMIT,
     POWER,
+    TOTAL,
     USED,
-    Owner,
-    workload_name,
 )
 from advisor_models.one_window import OneWindowHead
 
@@ -201,11 +200,12 @@ class Survey:
 
     def _of_card(self, one: Segment) -> None:
         means, model = one.means, one.model
+        whole_mib = means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
             (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= SURE_S else None),
-            (self.totals_mib, means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None),
+            (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
                 highest[model] = max(highest.get(model, 0.0), value)
@@ -247,9 +247,10 @@ class Survey:
         means, model = one.means, one.model
         idle_w, limit_w = self.idle_power_w(model), self.limit_w(model)
         power = (means[POWER] - idle_w) / (limit_w - idle_w)
-        active = SM if SM in means else BUSY
+        # What is known of one cell is averaged, so SM activity and how busy a GPU is stand apart.
+        edge = int(np.searchsorted(SM_EDGES, _activity_of(one) or 0.0))
         return (
-            int(np.searchsorted(SM_EDGES, means.get(active, means.get(SM, 0.0)))),
+            edge if SM in means else edge + len(SM_EDGES) + 1,
             int(max(0.0, power) * POWER_PARTS),
             math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
             # Wide cells of what matters less.
@@ -631,6 +632,12 @@ class SlotCards:
     sets: Mapping[SetKey, int] = field(compare=False)
 
 
+HELD = ("busy", "paused", "shared", "mig")
+"""States of a GPU that somebody holds."""
+
+_APART = {"shared": "shared already", "mig": "in MIG or partitions"}
+
+
 @dataclass(slots=True)
 class Walked:
     """What was counted.
@@ -676,7 +683,7 @@ class Walk:
         count = max(1, round((end_s - begin_s) / slot_s))
         slots: list[list[Segment]] = [[] for _ in range(count)]
         for one in segments:
-            if one.state in ("busy", "paused", "shared"):
+            if one.state in HELD:
                 # Middles of slots that lie within it.
                 first = math.ceil((one.begin_s - begin_s) / slot_s - 0.5)
                 last = math.ceil((one.end_s - begin_s) / slot_s - 0.5)
@@ -721,8 +728,8 @@ class Walk:
         walked.slots += 1
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
-        if one.state == "shared":
-            return None, "shared already"
+        if why := _APART.get(one.state):
+            return None, why
         if one.owner in self.survey.several:
             return None, "several GPUs"
         kind = self.survey.kind_of(one)

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.audit import Audit, HostSet, SeenJob, SharingSet
+from advisor_audit.audit import Audit, HeldBy, HostSet, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -40,14 +40,16 @@ def page(audit: Audit) -> str:
 
 def _parts(audit: Audit) -> Iterator[str]:
     yield from _first(audit)
-    full = [job for job in audit.jobs if job.fills]
+    full, small, unknown = (
+        [job for job in audit.jobs if job.fills is fills] for fills in (True, False, None)
+    )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
+        "Who held the GPUs": _held_by(audit.held_by),
         "Who with whom": _sets(audit.sets[:_SETS]),
-        "Jobs that do not fill a card": _jobs(
-            [job for job in audit.jobs if job.fills is not True][:_JOBS],
-            "Most hours first. What fills a card is in the list below.",
-        ),
+        "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
+        "Jobs that may fill a card": unknown
+        and _jobs(unknown[:_JOBS], "Of these no SM activity was read."),
         "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
         "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
@@ -116,12 +118,25 @@ def headline(audit: Audit) -> str:
     if now.kwh is None or shared.kwh is None:
         return "Nothing can be said of sharing here: no power was read"
     kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
+    all_hours = now.gpu_hours + now.unseen_hours
+    left = {**shared.apart_hours, "no readings": now.unseen_hours}
+    seen = sorted(((h, why) for why, h in left.items() if h > 0.02 * all_hours), reverse=True)
+    why = ", ".join(f"{_hours(h)} {why}" for h, why in seen)
     if freed < 1 and hours < 0.02:
-        return f"Sharing would free next to nothing here ({shared.basis})"
-    return (
-        f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough ({shared.basis}): "
-        f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy with freed GPUs off"
-    )
+        if sum(left.values()) > all_hours / 2:
+            return f"Most of {_hours(all_hours)} GPU hours are left as they are: {why}"
+        said = f"Sharing would free next to nothing here ({shared.basis})"
+    else:
+        said = (
+            f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
+            f"({shared.basis}): {less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy "
+            "with freed GPUs off"
+        )
+    return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.{int(hours < 10)}f}"
 
 
 def _text(of: str) -> str:
@@ -170,6 +185,23 @@ def _sets(sets: Sequence[SharingSet]) -> str:
                 _word(one.basis),
             )
             for one in sets
+        ),
+    )
+
+
+def _held_by(labels: Sequence[HeldBy]) -> str:
+    return _table(
+        "Labels that said so, and what they were taken for. Where one is taken wrongly, name "
+        "another: --job-label, --group-label.",
+        ("label", "taken for", "jobs", "GPU hours"),
+        (
+            (
+                _text(one.label or "-"),
+                _text(one.taken_for),
+                f"{one.jobs:,}",
+                f"{one.gpu_hours:,.3g}",
+            )
+            for one in labels
         ),
     )
 

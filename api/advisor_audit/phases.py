@@ -15,20 +15,22 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.telemetry import COLUMN_UNITS, most_of
 from advisor.predict.profiles import Floats
+from advisor_audit.owners import Family, Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
-    BLANK,
     ENERGY,
+    FREE,
+    LIMIT,
     POWER,
     USED,
-    Owner,
     Series,
     gpu_of,
-    owner_of,
 )
+from advisor_profiling.telemetry.dcgm import BLANK
 
-NOBODY, SEVERAL = -1, -2
+NOBODY, SEVERAL, _UNSEEN, _MIG = -1, -2, -3, -4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +38,16 @@ class SourceFacts:
     """What a source says of all its series.
 
     Attributes:
-        metrics: Of each channel the metric that is there, and the factor to its unit.
+        metrics: Of each channel the metrics that are there, the best first, and their factors.
         within: Label; jobs share only where its value is equal.
-        exporters: Workloads whose pods are exporters, not jobs.
+        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
+        families: Labels that may name a job.
     """
 
-    metrics: Mapping[str, tuple[str, float]]
+    metrics: Mapping[str, Mapping[str, float]]
     within: str
-    exporters: frozenset[str]
+    carriers: frozenset[str]
+    families: Sequence[Family]
     step_s: float
 
 
@@ -53,16 +57,22 @@ class _GpuPage:
 
     Attributes:
         owners: Those of the page.
+        labels: Of each owner the label that names it.
+        mig: At which steps there are MIG instances; shape (steps,).
         held: Of each step the index of its owner, else `NOBODY` or `SEVERAL`; shape (steps,).
         values: Each channel; NaN where nothing was read; shape (steps,).
+        left_out: Readings that no card can show, and one of them.
     """
 
     gpu: str
     model: str
     host: str
+    mig: npt.NDArray[np.bool_]
     owners: list[Owner] = field(default_factory=list[Owner])
+    labels: dict[Owner, str] = field(default_factory=dict[Owner, str])
     held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     values: dict[str, Floats] = field(default_factory=dict[str, Floats])
+    left_out: "LeftOut" = (0, "")
 
     def first_of(self, channels: Sequence[str]) -> Floats:
         """The first of these that was read here; all NaN: none was."""
@@ -72,45 +82,55 @@ class _GpuPage:
 
 def gpu_pages(
     series: Iterable[Series], site: SourceFacts, begin_s: float, steps: int
-) -> tuple[dict[str, _GpuPage], set[str]]:
-    """Each GPU of a page, and the GPUs that are there as MIG instances only.
+) -> dict[str, _GpuPage]:
+    """Each GPU of a page.
 
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
-    by_metric = {name: (channel, scale) for channel, (name, scale) in site.metrics.items()}
+    by_metric = {
+        name: (channel, scale)
+        for channel, names in site.metrics.items()
+        for name, scale in names.items()
+    }
     rows: dict[str, _GpuPage] = {}
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
-    there: dict[str, dict[Owner | None, npt.NDArray[np.bool_]]] = defaultdict(dict)
-    mig: set[str] = set()
+    there: dict[str, dict[Owner, npt.NDArray[np.bool_]]] = defaultdict(dict)
+    left_out = dict[str, LeftOut]()
     for one in series:
-        channel, scale = by_metric.get(one.metric, ("", 1.0))
         gpu = gpu_of(one.labels)
-        if gpu is None or not channel:
-            if one.labels.get("GPU_I_ID"):
-                mig.add(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
+        if gpu is None or one.metric not in by_metric:
             continue
+        channel, scale = by_metric[one.metric]
         place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        is_read = values <= _bound(channel, most_of(None, None))
+        left_out[gpu] = _and(left_out.get(gpu, (0, "")), channel, values[~is_read])
+        place, values = place[is_read], values[is_read]
         # Of a total the newest value counts.
-        kept = sums[gpu].setdefault(channel, np.zeros((2, steps)))
+        kept = sums[gpu].setdefault(one.metric, np.zeros((2, steps)))
         if channel == ENERGY:
             kept[0][place], kept[1][place] = values, 1
         else:
             np.add.at(kept[0], place, values)
             np.add.at(kept[1], place, 1)
-        owner = owner_of(one.labels, site.within, site.exporters)
-        there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
         host = (
             one.labels.get("Hostname")
             or one.labels.get("hostname")
             or one.labels.get("instance", "")
         )
-        rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host))
+        page = rows.setdefault(
+            gpu,
+            _GpuPage(gpu, one.labels.get("modelName", ""), host, np.zeros(steps, dtype=bool)),
+        )
+        page.mig[place] |= bool(one.labels.get("GPU_I_ID"))
+        if named := owner_of(one.labels, site.within, site.carriers, site.families):
+            owner, page.labels[owner] = named
+            there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
-        page.values = _means(sums[gpu], site.step_s)
-        page.owners = [owner for owner in there[gpu] if owner is not None]
-        page.held = _held([there[gpu][owner] for owner in page.owners], steps)
-    return rows, mig - set(rows)
+        page.values, page.left_out = _means(sums[gpu], site, left_out[gpu])
+        page.owners = [*there[gpu]]
+        page.held = _held([*there[gpu].values()], steps)
+    return rows
 
 
 def _placed(
@@ -124,19 +144,64 @@ def _placed(
     return place[read], values[read] * scale
 
 
-def _means(sums: Mapping[str, Floats], step_s: float) -> dict[str, Floats]:
-    found = {
-        channel: np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
-        for channel, (total, count) in sums.items()
-    }
+LeftOut: TypeAlias = tuple[int, str]
+"""Number of impossible readings, and one of them in words."""
+
+
+def _bound(channel: str, most: Mapping[str, float]) -> float:
+    """Of a column; energy alone has none."""
+    unit = next((unit for end, unit in COLUMN_UNITS.items() if channel.endswith(end)), "")
+    return most.get(unit, math.inf)
+
+
+def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
+    """With some more."""
+    return (known[0] + len(values), f"{channel} of {values.max():,.0f}") if len(values) else known
+
+
+def _means(
+    sums: Mapping[str, Floats], site: SourceFacts, left_out: LeftOut
+) -> tuple[dict[str, Floats], LeftOut]:
+    """Each channel of a GPU, at each step by the best metric that it has there.
+
+    What the card, as its other readings show it, cannot read is left out.
+    """
+    found: dict[str, Floats] = {}
+    for channel, names in site.metrics.items():
+        for total, count in (sums[name] for name in names if name in sums):
+            read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
+            best = found.get(channel)
+            found[channel] = read if best is None else np.where(np.isnan(best), read, best)
+    limits_w = found.get(LIMIT, np.zeros(0))
+    cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
+    most = most_of(
+        max(limits_w[~np.isnan(limits_w)], default=None),
+        # What the driver keeps for itself is in neither.
+        1.1 * float(np.median(known)) if len(known := cards_mib[~np.isnan(cards_mib)]) else None,
+    )
     if ENERGY in found and POWER not in found:
-        found[POWER] = _power_w(found[ENERGY], step_s)
+        left_out = _without_jumps(found[ENERGY], most["W"] * site.step_s, left_out)
+        found[POWER] = _power_w(found[ENERGY], site.step_s)
     found.pop(ENERGY, None)
     for channel, values in found.items():
+        wrong = values > _bound(channel, most)
+        left_out = _and(left_out, channel, values[wrong])
+        values[wrong] = math.nan
         if channel.endswith("_percent"):
-            values[values > 110] = math.nan
             np.minimum(values, 100.0, out=values)
-    return found
+    return found, left_out
+
+
+def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOut:
+    """Leave out totals to which and from which no card gets in a step, as between their steps."""
+    known = np.flatnonzero(~np.isnan(energy_j))
+    rises = np.diff(energy_j[known])
+    # The counter may show late what was drawn in the step before.
+    jumps = (rises < 0) | (rises > most_j * (np.diff(known) + 1))
+    wrong = known[1:-1][jumps[:-1] & jumps[1:]]
+    left_out = _and(left_out, ENERGY, energy_j[wrong])
+    energy_j[wrong] = math.nan
+    return left_out
 
 
 def _power_w(energy_j: Floats, step_s: float) -> Floats:
@@ -186,10 +251,14 @@ CHANGED_PERCENT, CHANGED_DEVIATIONS = 10.0, 3.0
 """How far a block is from the mean of its phase where the load has changed: at least so many points
 of activity, and so many standard deviations of the phase's own blocks."""
 
-_State: TypeAlias = Literal["busy", "paused", "free", "shared", "unseen"]
+_State: TypeAlias = Literal["busy", "paused", "free", "shared", "mig", "unseen"]
 
-_UNSEEN = -3
-_STATES: Mapping[int, _State] = {NOBODY: "free", SEVERAL: "shared", _UNSEEN: "unseen"}
+_STATES: Mapping[int, _State] = {
+    NOBODY: "free",
+    SEVERAL: "shared",
+    _UNSEEN: "unseen",
+    _MIG: "mig",
+}
 
 Codes: TypeAlias = npt.NDArray[np.int64]
 
@@ -200,6 +269,7 @@ class Segment:
 
     Attributes:
         owner: None: nobody, or several.
+        label: That names who held it, of several the first; empty: no label does.
         phase: Number of the phase of the job, 0 for the first.
         seen_s: How much of it has readings.
         means: Of each channel that was read.
@@ -217,6 +287,7 @@ class Segment:
     seen_s: float
     means: Mapping[str, float]
     spread: float
+    label: str = ""
 
 
 Blocks: TypeAlias = tuple[float, float, float]
@@ -243,6 +314,9 @@ class Watched:
         quiet_s: How long it has been quiet, at the end of the last page.
         blocks: Those of the phase.
         plain: Jobs without a name that were seen on it.
+        turns: Owners of the last minutes and when each was last seen, the newest at the end.
+        turned_s: When one of them last came back after another.
+        left_out: Impossible readings until the end of the last page.
     """
 
     owner: Owner | None = None
@@ -251,6 +325,9 @@ class Watched:
     phase: int = 0
     blocks: Blocks = (0, 0.0, 0.0)
     plain: int = 0
+    turns: tuple[tuple[Owner, float], ...] = ()
+    turned_s: float = -math.inf
+    left_out: LeftOut = (0, "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,6 +359,7 @@ class _Frame:
         read = self.activity[first:last]
         read = read[~np.isnan(read)]
         middle = float(read.mean()) if len(read) else 0.0
+        labels = self.page.labels
         return Segment(
             gpu=self.page.gpu,
             model=self.page.model,
@@ -294,6 +372,7 @@ class _Frame:
             seen_s=float(seen.sum()) * self.step_s,
             means=means,
             spread=float(read.std()) / middle if middle > 0 else 0.0,
+            label=labels.get(owner, "") if owner else next(iter(labels.values()), ""),
         )
 
 
@@ -301,12 +380,37 @@ def segments(page: _GpuPage, watched: Watched, begin_s: float, step_s: float) ->
     """What a GPU did over a page, in order; `watched` is brought to its end."""
     frame = _Frame(page, page.first_of(ACTIVITY), begin_s, step_s)
     owners = [*page.owners]
+    page.held = _by_turns(frame, watched)
     held = _bridged(frame, _with_unnamed(frame, owners, watched), owners, watched)
+    held[page.mig & (held >= SEVERAL) & (held != NOBODY)] = _MIG
     for first, last, code in _runs(held):
         if code >= 0:
             yield from _of_owner(frame, owners[code], watched, first, last)
         else:
             yield frame.segment(first, last, _STATES[code])
+
+
+def _by_turns(frame: _Frame, watched: Watched) -> Codes:
+    """Who held it, where an exporter names one of several pods, now this one and now that.
+
+    A pod that comes back within minutes after another one was there has never left: around each
+    return the GPU is shared, for as long as a return is waited for.
+    """
+    held, patience = frame.page.held, math.ceil(PATIENCE_S / frame.step_s)
+    found = held.copy()
+    for first, last, code in _runs(held):
+        if code < 0:
+            continue
+        owner, begin_s = frame.page.owners[code], frame.at(first)
+        recent = [turn for turn in watched.turns if begin_s - turn[1] <= PATIENCE_S]
+        if any(owner == earlier for earlier, _ in recent[:-1]):
+            watched.turned_s = begin_s
+            before = found[max(0, first - patience) : first]
+            before[before >= 0] = SEVERAL
+        shared_s = max(0.0, min(frame.at(last), watched.turned_s + PATIENCE_S) - begin_s)
+        found[first : first + round(shared_s / frame.step_s)] = SEVERAL
+        watched.turns = (*(one for one in recent if one[0] != owner), (owner, frame.at(last)))
+    return found
 
 
 def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes:

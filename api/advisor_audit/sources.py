@@ -12,6 +12,7 @@ Series in a file are the same: a line of JSON for each, as Prometheus answers ra
 What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
 """
 
+import csv
 import json
 import math
 import random
@@ -21,11 +22,15 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -36,11 +41,14 @@ from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU,
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.runtime.processes import in_thread
+from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
-USED, FREE, BUSY = "memory_used_mib", "memory_free_mib", "gpu_busy_percent"
+USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
+BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_busy_percent"
+DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
 CLOCK = "sm_clock_mhz"
 
 _STATES = {
@@ -62,17 +70,175 @@ _PLAIN = {
     for channel, field in _FIELDS.items()
 }
 
+_MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
+_UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """How a program writes the metrics of GPUs.
+
+    Attributes:
+        program: As it is called in messages.
+        gpu: Labels that name a GPU, the best first; with a slash, those that do so together.
+        labels: Those of dcgm-exporter, and where else this program writes the same.
+        metrics: Of each channel its names, the best first, and their factor to its unit.
+        info: A metric whose labels have the model, where the others have none.
+        cut: How UUIDs begin, which it leaves out: another exporter may show the same GPU.
+    """
+
+    program: str
+    gpu: Sequence[str]
+    metrics: Mapping[str, Mapping[str, float]]
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    info: str = ""
+    cut: str = ""
+
+
+ADAPTERS = (
+    Adapter(
+        program="dcgm-exporter",
+        gpu=(_UUID, "uuid", "gpu_uuid"),
+        labels={_MODEL: ("modelname",), _HOST: ("hostname",), _INSTANCE: ("gpu_i_id",)},
+        metrics={
+            **_PLAIN,
+            # What advisor's node agents say where there is no dcgm-exporter.
+            ENERGY: {**_PLAIN[ENERGY], "advisor_gpu_energy_joules_total": 1.0},
+            # Percent under its later name, too.
+            BUSY: {
+                **_PLAIN[BUSY],
+                f"{PREFIX}DEV_GPU_UTIL": 1.0,
+                f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
+            },
+        },
+    ),
+    # NVIDIA/gpu-monitoring-tools: etc/dcgm-exporter/1.x-compatibility-metrics.csv.
+    Adapter(
+        program="dcgm-exporter 1.x",
+        gpu=("uuid", _UUID),
+        metrics={
+            POWER: {"dcgm_power_usage": 1.0},
+            ENERGY: {"dcgm_total_energy_consumption": _MILLI},
+            USED: {"dcgm_fb_used": 1.0},
+            FREE: {"dcgm_fb_free": 1.0},
+            CLOCK: {"dcgm_sm_clock": 1.0},
+            BUSY: {"dcgm_fi_prof_gr_engine_active": 100.0, "dcgm_gpu_utilization": 1.0},
+            SM_ACTIVE: {"dcgm_fi_prof_sm_active": 100.0},
+            DRAM_ACTIVE: {"dcgm_fi_prof_dram_active": 100.0},
+            TENSOR_ACTIVE: {"dcgm_fi_prof_pipe_tensor_active": 100.0},
+            MEMORY_BUSY: {"dcgm_mem_copy_utilization": 1.0},
+        },
+    ),
+    # ROCm/device-metrics-exporter: pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go; its examples set
+    # the prefix amd_. The serial number is there by default, the UUID is not.
+    *(
+        Adapter(
+            program="AMD's device-metrics-exporter",
+            gpu=("gpu_uuid", "serial_number"),
+            labels={
+                _MODEL: ("card_series", "card_model"),
+                _HOST: ("hostname",),
+                "slurm_job_id": ("job_id",),
+                "user": ("job_user",),
+            },
+            metrics={
+                channel: {f"{prefix}{name}": scale for name, scale in names.items()}
+                for channel, names in {
+                    # Of the socket: MI3xx has the first, MI2xx the second.
+                    POWER: {
+                        "gpu_package_power": 1.0,
+                        "gpu_average_package_power": 1.0,
+                        "gpu_power_usage": 1.0,
+                    },
+                    ENERGY: {"gpu_energy_consumed": 1e-6},
+                    USED: {"gpu_used_vram": 1.0},
+                    FREE: {"gpu_free_vram": 1.0},
+                    TOTAL: {"gpu_total_vram": 1.0},
+                    BUSY: {"gpu_gfx_activity": 1.0},
+                    MEMORY_BUSY: {"gpu_umc_activity": 1.0},
+                }.items()
+            },
+        )
+        for prefix in ("", "amd_")
+    ),
+    # utkuozdemir/nvidia_gpu_exporter: internal/integration/testdata, docs/METRICS.md.
+    Adapter(
+        program="nvidia_gpu_exporter",
+        gpu=("uuid",),
+        labels={_MODEL: ("name",)},
+        info="nvidia_smi_gpu_info",
+        cut=_GPU,
+        metrics={
+            POWER: {"nvidia_smi_power_draw_instant_watts": 1.0, "nvidia_smi_power_draw_watts": 1.0},
+            ENERGY: {"nvidia_smi_energy_joules_total": 1.0},
+            LIMIT: {"nvidia_smi_enforced_power_limit_watts": 1.0},
+            USED: {"nvidia_smi_memory_used_bytes": _MIB},
+            FREE: {"nvidia_smi_memory_free_bytes": _MIB},
+            CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _MHZ},
+            BUSY: {"nvidia_smi_utilization_gpu_ratio": 100.0},
+            MEMORY_BUSY: {"nvidia_smi_utilization_memory_ratio": 100.0},
+        },
+    ),
+    # plazonic/nvidia_gpu_prometheus_exporter: main.go, which writes GPM's percents as parts of 1.
+    Adapter(
+        program="the GPU exporter of jobstats",
+        gpu=("uuid",),
+        labels={_MODEL: ("name",), "user": ("userid",)},
+        metrics={
+            POWER: {"nvidia_gpu_power_usage_milliwatts": _MILLI},
+            USED: {"nvidia_gpu_memory_used_bytes": _MIB},
+            TOTAL: {"nvidia_gpu_memory_total_bytes": _MIB},
+            BUSY: {"nvidia_gpu_graphics_util_percent": 100.0, "nvidia_gpu_duty_cycle": 1.0},
+            SM_ACTIVE: {"nvidia_gpu_sm_util_percent": 100.0},
+            TENSOR_ACTIVE: {"nvidia_gpu_any_tensor_util_percent": 100.0},
+            DRAM_ACTIVE: {"nvidia_gpu_dram_bw_util_percent": 100.0},
+        },
+    ),
+    # guilbaults/slurm-job-exporter: slurm-job-exporter.py. Its utilisation is SM activity by DCGM,
+    # its default; by --monitor=nvml it is GPU activity, and a job then seems to use more SMs.
+    Adapter(
+        program="slurm-job-exporter",
+        gpu=("instance/gpu",),
+        labels={_MODEL: ("gpu_type",), _HOST: ("instance",)},
+        metrics={
+            POWER: {"slurm_job_power_gpu": _MILLI},
+            USED: {"slurm_job_memory_usage_gpu": _MIB},
+            TOTAL: {"slurm_job_memory_total_gpu": _MIB},
+            SM_ACTIVE: {"slurm_job_utilization_gpu": 1.0},
+            TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
+        },
+    ),
+    # What nvidia-smi --query-gpu=... --format=csv writes above its columns (--help-query-gpu).
+    Adapter(
+        program="nvidia-smi --format=csv",
+        gpu=("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index"),
+        labels={_MODEL: ("name", "gpu_name"), _HOST: ("hostname",)},
+        metrics={
+            POWER: {
+                "power.draw.instant [W]": 1.0,
+                "power.draw [W]": 1.0,
+                "power.draw.average [W]": 1.0,
+            },
+            LIMIT: {"enforced.power.limit [W]": 1.0, "power.limit [W]": 1.0},
+            USED: {"memory.used [MiB]": 1.0},
+            FREE: {"memory.free [MiB]": 1.0},
+            TOTAL: {"memory.total [MiB]": 1.0},
+            CLOCK: {"clocks.current.sm [MHz]": 1.0, "clocks.sm [MHz]": 1.0},
+            BUSY: {"utilization.gpu [%]": 1.0},
+            MEMORY_BUSY: {"utilization.memory [%]": 1.0},
+        },
+    ),
+)
+"""Programs whose metrics are read; each name and unit is quoted from the source that is named."""
+
 METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
-        **_PLAIN,
-        # What advisor's node agents say where there is no dcgm-exporter.
-        ENERGY: {**_PLAIN[ENERGY], "advisor_gpu_energy_joules_total": 1.0},
-        # Percent under its later name, too.
-        BUSY: {
-            **_PLAIN[BUSY],
-            f"{PREFIX}DEV_GPU_UTIL": 1.0,
-            f"{PREFIX}DEV_GPU_UTIL_RATIO": 1.0,
-        },
+        channel: {
+            name: scale
+            for adapter in ADAPTERS
+            for name, scale in adapter.metrics.get(channel, {}).items()
+        }
+        for channel in dict.fromkeys(one for adapter in ADAPTERS for one in adapter.metrics)
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
@@ -80,34 +246,19 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 NAMES = frozenset(name for names in METRICS.values() for name in names)
 """Of all metrics that are asked for."""
 
-ACTIVITY = ("sm_active_percent", BUSY)
+_ADAPTER_OF = {
+    name: adapter
+    for adapter in ADAPTERS
+    for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
+    if name
+}
+_LOG_LABELS = (*ADAPTERS[-1].gpu, *(one for of in ADAPTERS[-1].labels.values() for one in of))
+_INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
+_PARTED = ("cpx", "dpx", "qpx", "tpx")
+"""Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
+
+ACTIVITY = (SM_ACTIVE, BUSY)
 """What tells a job at work from one that waits, the best first."""
-
-UUIDS = ("UUID", "uuid", "gpu_uuid")
-"""Labels that name a GPU."""
-
-_EXPORTER = "dcgm-exporter"
-_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
-_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
-
-_JOBS = ("hpc_job", "slurm_job_id", "jobid")
-BLANK = 1e14
-"""DCGM says "no value" with numbers above."""
-
-
-class Owner(NamedTuple):
-    """Who holds a GPU.
-
-    Attributes:
-        group: Namespace or user; only jobs of one group share.
-        name: Of the pod, the batch job, or the GPU where nothing else is known.
-        part: Container of the pod.
-    """
-
-    group: str
-    name: str
-    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,54 +275,66 @@ class Series:
         return self.labels.get("__name__", "")
 
 
-def metrics_for(known: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """Of each channel the best metric that a site has, and its factor."""
+def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Of each channel the metrics that a site has, the best first, and their factors.
+
+    GPUs of one site differ: older cards, cards in MIG, and cards of which another client holds the
+    counters have fewer. Which of these a GPU has is seen GPU by GPU.
+    """
     there = set(known)
-    found = {
-        channel: next(((name, scale) for name, scale in names.items() if name in there), None)
+    return {
+        channel: kept
         for channel, names in METRICS.items()
+        if (kept := {name: scale for name, scale in names.items() if name in there})
     }
-    best = {channel: one for channel, one in found.items() if one}
-    if POWER in best:
-        best.pop(ENERGY, None)
-    return best
+
+
+def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Labels of a row with those that dcgm-exporter would write beside them."""
+    adapter = _ADAPTER_OF.get(labels.get("__name__", ""))
+    if adapter is None:
+        return labels
+    named = (
+        "/".join(values)
+        for one in adapter.gpu
+        if all(values := [labels.get(part, "") for part in one.split("/")])
+    )
+    uuid = next(named, "")
+    # Series that were kept are known already.
+    found = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
+    if labels.get("gpu_compute_partition_type", "").lower() in _PARTED:
+        found[_INSTANCE] = labels.get("gpu_partition_id") or "0"
+    for name, others in adapter.labels.items():
+        found[name] = next((labels[one] for one in (*others, name) if labels.get(one)), "")
+    return {**labels, **{name: value for name, value in found.items() if value}}
+
+
+def _without_copies(names: Iterable[str]) -> frozenset[str]:
+    """Those that are read: rows of a job would count a GPU again that has rows of its own."""
+    known = NAMES & set(names)
+    own = frozenset(one for one in known if "/" not in _ADAPTER_OF[one].gpu[0])
+    return own or known
+
+
+def _seen_instead(names: Iterable[str]) -> str:
+    """Why names are not enough."""
+    there = set(names)
+    if known := sorted({_ADAPTER_OF[one].program for one in NAMES & there}):
+        labels = sorted({label for one in NAMES & there for label in _ADAPTER_OF[one].gpu})
+        return f"it is {' and '.join(known)}, and no row has one of the labels {', '.join(labels)}"
+    few = sorted(filter(str.isidentifier, there))[:5]
+    programs = dict.fromkeys(adapter.program for adapter in ADAPTERS)
+    what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
+    return f"it has {what}, and none of {', '.join(programs)}"
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
-    """The GPU of a row; None: it is of a MIG instance, or names no GPU."""
-    if labels.get("GPU_I_ID"):
+    """The GPU of a row, also of an instance of it; None: it names none, or an instance alone."""
+    named = labels.get(_UUID)
+    if not named or "MIG-" in named:
         return None
-    named = next((labels[name] for name in UUIDS if labels.get(name)), None)
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
-    return named.split("::")[0] if named else None
-
-
-def workload_name(pod: str) -> str:
-    """The name of a pod without what controllers add to it."""
-    return _SUFFIXES.sub("", pod)
-
-
-def owner_of(labels: Mapping[str, str], within: str, exporters: Collection[str]) -> Owner | None:
-    """Who held the GPU; None: the row does not say.
-
-    Where Prometheus does not honour the labels of its targets, those of the job are called
-    `exported_pod` and so on, and `pod` is that of the exporter.
-
-    Args:
-        labels: Of the row.
-        within: Label; jobs share only where its value is equal.
-        exporters: Workloads of exporters.
-    """
-    prefix = "exported_" if labels.get("exported_pod") else ""
-    pod, part = (labels.get(prefix + name, "") for name in ("pod", "container"))
-    is_exporter = not prefix and (
-        _EXPORTER in pod or _EXPORTER in part or workload_name(pod) in exporters
-    )
-    group = labels.get(f"exported_{within}") or labels.get(within, "")
-    if pod and not is_exporter:
-        return Owner(group, pod, part)
-    batch = next((labels[name] for name in _JOBS if labels.get(name)), "")
-    return Owner("" if is_exporter else group, f"job {batch}") if batch else None
+    return named.split("::")[0]
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -203,23 +366,33 @@ class SeriesFile:
         InputError: it cannot be read, has a line that is no series, or none of a GPU.
     """
 
-    def __init__(self, path: Path, *, step_s: float) -> None:
-        self.url, self.step_s, self.asked = str(path), step_s, Asked()
+    def __init__(
+        self,
+        path: Path,
+        *,
+        step_s: float,
+        families: Sequence[Family] = FAMILIES,
+        url: str = "",
+    ) -> None:
+        self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
+        self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
-        exporters, names = set[str](), set[str]()
+        self._models: dict[str, str] = {}
+        carriers, names = set[str](), set[str]()
         for offset, one in self._lines():
-            # The labels of the exporter itself stand beside those of a job.
-            if one.labels.get("exported_pod"):
-                exporters.add(workload_name(one.labels.get("pod", "")))
+            carriers.update(carriers_of(one.labels, families))
             names.add(one.metric)
-            gpu = gpu_of({**one.labels, "GPU_I_ID": ""})
-            if gpu and one.times_s:
+            gpu = gpu_of(one.labels)
+            if gpu and one.metric in _INFOS:
+                self._models[gpu] = one.labels.get(_MODEL, "")
+            elif gpu and one.times_s and one.metric in NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
-        self.metrics, self.exporters = metrics_for(names), frozenset(exporters - {""})
+        self.metrics = metrics_for(_without_copies(names))
+        self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
-                f"{path} has no metric of a GPU",
-                why="no line has a name of dcgm-exporter and a label UUID",
+                f"{self.url} has no metric of a GPU",
+                why=_seen_instead(names),
                 fix="write what a range query of Prometheus answers, a line for each series",
             )
         self._leave_out_strays()
@@ -238,14 +411,15 @@ class SeriesFile:
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs that have a sample there."""
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             for gpu in self.groups[group]:
                 index = self._gpus[gpu]
                 lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
                 for offset, first_s, last_s in lines:
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
-                        yield _series(json.loads(file.readline()))
+                        one = _series(json.loads(file.readline()))
+                        yield _of_model(one, self._models)
 
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
@@ -266,12 +440,12 @@ class SeriesFile:
                 del self._gpus[gpu]
 
     def _at(self, offset: int) -> Series:
-        with Path(self.url).open("rb") as file:
+        with self._path.open("rb") as file:
             file.seek(offset)
             return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
-        path, number, offset = Path(self.url), 0, 0
+        path, number, offset = self._path, 0, 0
         with InputError.instead_of(OSError, f"{path} cannot be read"), path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 with InputError.instead_of(
@@ -284,6 +458,51 @@ class SeriesFile:
                 offset += len(line)
 
 
+def as_series(path: Path, folder: Path) -> Path:
+    """The file itself, or in the folder series of a whole answer or of a log of nvidia-smi.
+
+    Raises:
+        InputError: it cannot be read, or is cut off.
+    """
+    made, columns = folder / "made.jsonl", {n for n in NAMES if _ADAPTER_OF[n] is ADAPTERS[-1]}
+    made.unlink(missing_ok=True)
+    with (
+        InputError.instead_of(OSError, f"{path} cannot be read"),
+        InputError.instead_of(_NONSENSE, f"{path} is no whole answer of a range query"),
+        path.open(errors="replace") as file,
+    ):
+        begun = file.readline()
+        file.seek(0)
+        if not columns.isdisjoint(map(str.strip, begun.split(","))):
+            _write_log(csv.DictReader(file, skipinitialspace=True), columns, made)
+        elif begun.strip() == "{" or '"data"' in begun[:4096]:
+            with made.open("wb") as series:
+                write_lines(series, map(_series, json.load(file)["data"]["result"]))
+    return made if made.exists() else path
+
+
+def _write_log(rows: Iterable[Mapping[str, str]], columns: Collection[str], made: Path) -> None:
+    """Rows of nvidia-smi as series; what is no number there, such as [N/A], was not read."""
+    waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
+    for n, row in enumerate(rows, start=1):
+        with suppress(ValueError, TypeError):  # the line that was being written, or a second header
+            time_s = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+            labels = {label: row[label] for label in _LOG_LABELS if row.get(label)}
+            for name in columns & row.keys():
+                key = tuple(sorted({**labels, "__name__": name}.items()))
+                with suppress(ValueError, TypeError, AttributeError):
+                    waiting[key].append((time_s, float(row[name].split()[0])))
+        if n % 10_000 == 0:
+            _write(made, waiting)
+    _write(made, waiting)
+
+
+def _of_model(one: Series, models: Mapping[str, str]) -> Series:
+    """With the model that another metric told of its GPU."""
+    model = models.get(one.labels.get(_UUID, ""))
+    return replace(one, labels={**one.labels, _MODEL: model}) if model else one
+
+
 def _series(line: Mapping[str, Any]) -> Series:
     if not {"metric", "values"} <= line.keys():
         raise ValueError("it has no metric with values")
@@ -292,7 +511,7 @@ def _series(line: Mapping[str, Any]) -> Series:
     times_s = [float(t) for t, _ in values]
     if not all(map(math.isfinite, times_s)):
         raise ValueError("a time is no number")
-    return Series(labels, times_s, [float(v) for _, v in values])
+    return Series(known_labels(labels), times_s, [float(v) for _, v in values])
 
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
@@ -349,8 +568,8 @@ class Prometheus:
 
     Attributes:
         groups: GPUs that are read together.
-        metrics: Of each channel the metric that the site has, and its factor.
-        exporters: Workloads whose pods are exporters, not jobs.
+        metrics: Of each channel the metrics that the site has, and their factors.
+        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
 
     Raises:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
@@ -366,37 +585,55 @@ class Prometheus:
         begin_s: float,
         end_s: float,
         step_s: float,
+        families: Sequence[Family] = FAMILIES,
         sleep: Callable[[float], None] = time.sleep,
         # Of one answer, from the asking to its last byte; a page is a megabyte.
         longest_s: float = 180.0,
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked = Asked()
+        self.asked, self.families = Asked(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
-        where = {
-            "start": f"{begin_s:.3f}",
-            "end": f"{end_s:.3f}",
-            "match[]": f'{{__name__=~"{"|".join(sorted(NAMES))}"}}',
-        }
-        self.metrics = metrics_for(self._values("label/__name__/values", where))
+        span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
+        names = self._values("label/__name__/values", span)
+        there = _without_copies(names)
+        self.metrics = metrics_for(there)
         if not self.metrics:
-            raise self._no_gpus("no metric has a name of dcgm-exporter")
-        labels = set(self._values("labels", where))
-        # Pods that stand beside the name of a job: those of exporters.
-        beside = where["match[]"].removesuffix("}") + ',exported_pod!=""}'
-        pods = (
-            self._values("label/pod/values", {**where, "match[]": beside})
-            if "exported_pod" in labels
-            else ()
-        )
-        self.exporters = frozenset(map(workload_name, pods))
-        self._uuid = next((name for name in UUIDS if name in labels), "")
-        if not self._uuid:
-            raise self._no_gpus(f"no metric has one of the labels {', '.join(UUIDS)}")
-        values = self._values(f"label/{self._uuid}/values", where)
-        gpus = sorted({gpu for value in values if (gpu := gpu_of({UUIDS[0]: value}))})
+            raise self._no_gpus(_seen_instead(names))
+        # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
+        self._named = defaultdict[str, tuple[str, frozenset[str]]](lambda: ("", frozenset()))
+        carriers = set[str]()
+        for name in sorted(there):
+            where, row = {**span, "match[]": name}, {"__name__": name}
+            for labels in _ADAPTER_OF[name].gpu:
+                label, *others = labels.split("/")
+                values = self._values(f"label/{label}/values", where)
+                # Those that a label names together with another are read by the first.
+                if gpus := frozenset(
+                    gpu
+                    for one in values
+                    if (gpu := one if others else gpu_of(known_labels({**row, label: one})))
+                ):
+                    self._named[name] = label, gpus
+                    break
+            known = set(self._values("labels", where))
+            for finer, coarser in combinations((f for f in families if f.job in known), 2):
+                where = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
+                if coarser.part:
+                    pods = self._values(f"label/{coarser.job}/values", where)
+                    carriers.update(map(workload_name, pods))
+        self.carriers = frozenset(carriers)
+        if not self._named:
+            raise self._no_gpus(_seen_instead(there))
+        self._models = {
+            labels.get(_UUID, ""): labels.get(_MODEL, "")
+            for name in sorted(_INFOS.intersection(names))
+            for one in self._listed("series", {**span, "match[]": name})
+            if isinstance(one, dict)
+            for labels in [known_labels(cast("dict[str, str]", one))]
+        }
+        gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
 
@@ -406,15 +643,24 @@ class Prometheus:
         Raises:
             SourceError: the server is gone for minutes, or answers nonsense.
         """
-        which = "|".join(map(re.escape, self.groups[group])).replace("\\", "\\\\")
-        for name, _ in self.metrics.values():
-            matched = f'{name}{{{self._uuid}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
-            # Of a total the newest; the mean of others, which has no value where nothing was seen.
-            over = "max" if "TOTAL" in name.upper() else "avg"
-            yield from (
-                Series({**one.labels, "__name__": name}, one.times_s, one.values)
-                for one in self._range(f"{over}_over_time({matched})", begin_s, end_s)
-            )
+        powered = frozenset(g for n in self.metrics.get(POWER, ()) for g in self._named[n][1])
+        for channel, names in self.metrics.items():
+            # A total stands in for power; the next best is asked for GPUs without the best only.
+            left = set(self.groups[group]) - (powered if channel == ENERGY else frozenset())
+            for name in names:
+                if gpus := left & self._named[name][1]:
+                    yield from self._of(name, gpus, begin_s, end_s)
+                left -= gpus
+
+    def _of(self, name: str, gpus: Iterable[str], begin_s: float, end_s: float) -> Iterator[Series]:
+        shown = (gpu.removeprefix(_ADAPTER_OF[name].cut) for gpu in sorted(gpus))
+        which = "|".join(map(re.escape, shown)).replace("\\", "\\\\")
+        matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
+        # Of a total the newest; the mean of others, which has no value where nothing was seen.
+        over = "max" if name in METRICS[ENERGY] else "avg"
+        for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+            named = replace(one, labels=known_labels({**one.labels, "__name__": name}))
+            yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
         asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
@@ -436,6 +682,9 @@ class Prometheus:
         yield from series
 
     def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
+        return [str(name) for name in self._listed(path, where)]
+
+    def _listed(self, path: str, where: Mapping[str, str]) -> list[Any]:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
             found = self._get(path, where)
@@ -443,7 +692,7 @@ class Prometheus:
             raise self._wrong(str(error)) from error
         if not isinstance(found, list):
             raise self._wrong(f"of {path} it has no list of names")
-        return [str(name) for name in cast("list[object]", found)]
+        return cast("list[Any]", found)
 
     def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
@@ -533,7 +782,7 @@ class Prometheus:
         return SourceError(
             f"{self.url} has no metrics of GPUs in these days",
             why=why,
-            fix="name the Prometheus that scrapes dcgm-exporter, or ask for other --days",
+            fix="name the Prometheus that scrapes an exporter of GPUs, or ask for other --days",
         )
 
 
@@ -544,6 +793,22 @@ _KNOWN = {
     "authorization": {"type", "credentials", "credentials_file"},
     "tls_config": {"ca_file", "cert_file", "key_file", "insecure_skip_verify"},
 }
+_HEADER = {"values", "secrets", "files"}
+_OWN_HEADERS = {"authorization", "connection", "content-length", "content-type", "host"}
+
+
+class _Session(requests.Session):
+    """Follows a redirect to another host without the headers of this one."""
+
+    own_headers: Collection[str] = ()
+
+    def rebuild_method(
+        self, prepared_request: requests.PreparedRequest, response: requests.Response
+    ) -> None:
+        if urlsplit(prepared_request.url or "").hostname != urlsplit(response.url).hostname:
+            for name in self.own_headers:
+                prepared_request.headers.pop(name, None)
+        super().rebuild_method(prepared_request, response)
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:
@@ -551,15 +816,16 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
 
     The file is that of `promtool --http.config.file`
     (https://prometheus.io/docs/prometheus/latest/command-line/promtool/): `basic_auth`,
-    `authorization` and `tls_config` of it are known.
+    `authorization`, `tls_config` and `http_headers` of it are known.
 
     Raises:
         InputError: the file cannot be read, or wants what is not done here.
     """
-    session = requests.Session()
+    session = _Session()
     config: Mapping[str, Any] = _read(file) if file else {}
     if unknown := sorted(_unknown(config)):
-        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in _KNOWN.items())
+        parts = {**_KNOWN, "http_headers: NAME": _HEADER}
+        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in parts.items())
         raise InputError(f"{file} has {', '.join(unknown)}", fix=f"leave only these: {known}")
     base = file.parent if file else Path()
     if given := config.get("authorization"):
@@ -569,6 +835,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
         session.auth = partial(_authorized, f"Bearer {token}")
+    headers = {str(name): _header(of, base) for name, of in config.get("http_headers", {}).items()}
+    session.headers.update(headers)
+    session.own_headers = tuple(headers)
     tls = config.get("tls_config", {})
     if tls.get("insecure_skip_verify"):
         raise InputError(
@@ -586,11 +855,26 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
 def _unknown(config: Mapping[str, Any]) -> Iterator[str]:
     """What would be passed over without a word, such as a rule for certificates."""
     for part, given in config.items():
-        if part not in _KNOWN or not isinstance(given, dict):
+        if part == "http_headers" and isinstance(given, dict):
+            headers = cast("dict[object, object]", given).items()
+            yield from (f"{part}.{name}" for name, of in headers if not _is_header(name, of))
+        elif part not in _KNOWN or not isinstance(given, dict):
             yield str(part)
         else:
             names = map(str, cast("dict[object, object]", given))
             yield from (f"{part}.{name}" for name in names if name not in _KNOWN[part])
+
+
+def _is_header(name: object, given: object) -> bool:
+    parts = cast("dict[object, object]", given).items() if isinstance(given, dict) else [(0, 0)]
+    known = all(part in _HEADER and isinstance(of, list) for part, of in parts)
+    return known and str(name).lower() not in _OWN_HEADERS
+
+
+def _header(given: Mapping[str, Sequence[object]], base: Path) -> str:
+    """All values of a header, as one line of it."""
+    plain = (str(one) for part in ("values", "secrets") for one in given.get(part, ()))
+    return ", ".join([*plain, *(_text_of(base / str(one)) for one in given.get("files", ()))])
 
 
 def _authorized(value: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -601,10 +885,13 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:
     if named := given.get(f"{name}_file"):
-        path = base / named
-        with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
-            return path.read_text().strip()
+        return _text_of(base / named)
     return str(given.get(name, ""))
+
+
+def _text_of(path: Path) -> str:
+    with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
+        return path.read_text().strip()
 
 
 def _read(file: Path) -> Mapping[str, Any]:
@@ -677,11 +964,32 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         SourceError: one of them does not answer, or not with metrics.
     """
     for url in urls:
-        for name, labels, value in samples(fetch(url)):
-            if name in NAMES:
-                kept = {**labels, "GPU_I_ID": labels.get("gpu_i_id", "")}
-                kept["modelName"] = labels.get("modelname", "")
-                yield {**kept, "__name__": name}, value
+        for name, labels, value in _rows_of(url):
+            if name in NAMES or name in _INFOS:
+                # An exporter says not of which host it is; Prometheus calls its address so.
+                yield known_labels({"instance": url, **labels, "__name__": name}), value
+
+
+def see_exporters(urls: Sequence[str]) -> None:
+    """Look once whether each shows GPUs.
+
+    Raises:
+        SourceError: one of them does not answer, or shows none.
+    """
+    for url in urls:
+        if not any(_UUID in labels for labels, _ in read_exporters([url])):
+            raise SourceError(
+                f"{url} has no metrics of GPUs",
+                why=_seen_instead(name for name, _, _ in _rows_of(url)),
+                fix="name the address at which one of these programs shows its metrics",
+            )
+
+
+def _rows_of(url: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Of a counter the parser ends the name with _total; one that has it in itself keeps it."""
+    for name, labels, value in samples(fetch(url), prefix=""):
+        whole = f"{name}_total"
+        yield whole if whole in NAMES else name, labels, value
 
 
 def read_host(host: HostGpus) -> Iterator[_Row]:

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
+from advisor.core.wording import count_of
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
@@ -23,14 +25,17 @@ from advisor.wire.answers import Said
 from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import Audit, Source, TellProgress, Wanted
 from advisor_audit.audit import audit as make_audit
+from advisor_audit.owners import Family, families_of
 from advisor_audit.page import headline, page
 from advisor_audit.sources import (
     EVERY_S,
     Prometheus,
     SeriesFile,
+    as_series,
     read_exporters,
     read_host,
     record,
+    see_exporters,
     session_for,
 )
 from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
@@ -45,21 +50,29 @@ DAY_S = 86400.0
 def audit(
     *,
     prometheus: Annotated[
-        str | None, typer.Option(help="Address of a Prometheus that scrapes dcgm-exporter")
+        str | None, typer.Option(help="Address of a Prometheus that scrapes GPUs")
     ] = None,
     dcgm: Annotated[
-        list[str] | None, typer.Option(help="Address of a dcgm-exporter, watched now; repeatable")
+        list[str] | None, typer.Option(help="Address of an exporter, watched now; repeatable")
     ] = None,
     nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
     series: Annotated[
-        Path | None, typer.Option(help="File of series, such as --keep has written")
+        Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
     ] = None,
     days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
     minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
     step: Annotated[int, typer.Option(help="Seconds of a mean", min=1)] = 60,
     within: Annotated[
-        str, typer.Option(help="Who may share: jobs of one namespace, of one LABEL, or all")
+        str,
+        typer.Option(
+            "--within",
+            "--group-label",
+            help="Who may share: jobs of one namespace, of one LABEL, or all",
+        ),
     ] = "namespace",
+    job_label: Annotated[
+        str | None, typer.Option(help="Label that names who holds a GPU, before those known")
+    ] = None,
     objective: Annotated[Aim, typer.Option(help="What is made small")] = "energy-efficiency",
     min_speed: Annotated[
         float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
@@ -97,21 +110,24 @@ def audit(
         prices=settings.policy.prices,
         known=own_profiles(settings, profiles),
     )
+    families = families_of(job_label)
     read = _state_of(series) if series else None
     # Where pages of what is asked for are kept until the audit is done.
-    asked = repr([prometheus, dcgm, nvml, read, days, step, within])
+    asked = repr([prometheus, dcgm, nvml, read, days, step, within, job_label])
     folder = open_home(settings.home, "audits", hashlib.sha256(asked.encode()).hexdigest()[:16])
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
                 session = session_for(settings.secrets(), http_config)
-                source: Source = _prometheus(prometheus, session, folder, days, step)
+                source: Source = _prometheus(prometheus, session, folder, days, step, families)
             else:
                 file = series or keep or folder / "series.jsonl"
                 if not series:
                     _remove_pages(folder, "*-*.jsonl")  # more is appended to what they were made of
                     _watch(dcgm or (), file, 60 * minutes, min(EVERY_S, step), tell)
-                source = SeriesFile(file, step_s=step)
+                source = SeriesFile(
+                    as_series(file, folder), step_s=step, families=families, url=str(file)
+                )
             found, points = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
@@ -150,7 +166,12 @@ def _alone(folder: Path) -> Generator[None]:
 
 
 def _prometheus(
-    url: str, session: requests.Session, folder: Path, days: float, step_s: float
+    url: str,
+    session: requests.Session,
+    folder: Path,
+    days: float,
+    step_s: float,
+    families: Sequence[Family],
 ) -> Prometheus:
     """The days until now; where an audit of them ended early, those that it was about."""
     note, end_s = folder / "end.json", time.time() // step_s * step_s
@@ -159,13 +180,21 @@ def _prometheus(
     else:
         _remove_pages(folder, "*.jsonl")
         replace_file(note, f"{end_s}".encode())
-    return Prometheus(url, session, begin_s=end_s - days * DAY_S, end_s=end_s, step_s=step_s)
+    return Prometheus(
+        url,
+        session,
+        begin_s=end_s - days * DAY_S,
+        end_s=end_s,
+        step_s=step_s,
+        families=families,
+    )
 
 
 def _watch(
     urls: Sequence[str], file: Path, span_s: float, every_s: float, tell: TellProgress
 ) -> None:
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
+    see_exporters(urls)
     host = None if urls else HostGpus()
     read = partial(read_host, host) if host else partial(read_exporters, urls)
     with suppress(KeyboardInterrupt):
@@ -207,6 +236,12 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     kwh = "energy not read" if now.kwh is None else f"{now.kwh:,.0f} kWh"
     hours = f"{now.gpu_hours:,.0f} GPU hours"
     yield "Today", f"{now.cards:,} GPUs at once at most, {hours}, {kwh} (measured)"
+    of_label = (
+        f"{one.gpu_hours:,.3g} GPU hours by {one.label or 'no label'} ({one.taken_for}"
+        + (f", {count_of(one.jobs, 'job')})" if one.jobs else ")")
+        for one in found.held_by
+    )
+    yield "Held", "; ".join(of_label)
     if shared.kwh is not None and shared.kwh_idle is not None:
         yield (
             "Shared",
@@ -218,9 +253,15 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         )
     if now.cost is not None and shared.cost is not None:
         yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
-    small = sum(job.fills is False for job in found.jobs)
+    fills = Counter(job.fills for job in found.jobs)
+    said = {
+        "do not fill a card": fills[False],
+        "fill one": fills[True],
+        "may or may not: no SM activity was read": fills[None],
+    }
+    told = "".join(f"; {count:,} {what}" for what, count in said.items() if count)
     known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen; {small:,} do not fill a card{known}"
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen{told}{known}"
     yield from (
         ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
     )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import COUNTER_BOUND, grouped
-from advisor.core.telemetry import COUNTERS
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, lacks_power, power_scope
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
@@ -30,6 +30,7 @@ from advisor_profiling.window import Clock, WindowInputs, WindowRules, measure
 
 FindingLevel = Literal["ok", "warning", "missing"]
 
+_NO_ENERGY = "to advise on energy, profile on a card that tells its power"
 _CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
 
@@ -158,6 +159,8 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
     """Everything that measuring needs of one GPU; nothing of it is changed."""
     name = f"gpu {gpu.index}"
     yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
+    if (scope := power_scope(gpu.model)).text:
+        yield _ok_if(POWER_GPU not in scope.withheld, f"{name} power", scope.text, _NO_ENERGY)
     if gpu.vendor != "nvidia":
         return
     mode = f"{name} mode"
@@ -226,12 +229,18 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
             f"{c.name} ({c.kind}, {c.unit})" for c in source.channels if c.name not in COUNTERS
         ]
         yield Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
+        if source.left_out:
+            fix = "if more come, look at `dmesg` and the driver"
+            yield Finding(f"gpu {gpu.index} readings", "warning", source.left_out, fix)
     name, gap = f"gpu {gpu.index} energy", window.counter_gap
-    if window.power is None or window.counter_power_w is None or gap is None:
-        yield Finding(name, "warning", "no energy counter", "power is not cross-checked")
+    if window.power is None:
+        yield Finding(f"gpu {gpu.index} power", "warning", lacks_power(gpu.model), _NO_ENERGY)
+    elif window.counter_power_w is None or gap is None:
+        if ENERGY_GPU not in power_scope(gpu.model).withheld:
+            yield Finding(name, "warning", "no energy counter", "power is not cross-checked")
     else:
         both = f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W"
-        fix = "repeat on an idle GPU; trust the counter, if it stays"
+        fix = "repeat on an idle GPU; if it stays, ask which of the two is of the GPU alone"
         yield _ok_if(abs(gap) <= COUNTER_BOUND, name, f"{both}, {100 * gap:+.1f} %", fix)
     name = f"gpu {gpu.index} counters"
     if window.counters.sm_active_percent is not None:

@@ -45,12 +45,27 @@ class MetricsServer:
         return self._answer(path, given)
 
     def _answer(self, path: str, given: Mapping[str, Sequence[str]]) -> Reply:
+        asked = [*given.get("match[]", []), *given.get("query", [])]
+        if any(re.search(r"__name__\s*[=!]~", one) for one in asked):
+            # What Google's managed Prometheus says (GoogleCloudPlatform/prometheus-engine).
+            said = "invalid selector: exact matcher on __name__ required"
+            failed = {"status": "error", "errorType": "bad_data", "error": said}
+            return Reply(status=400, body=failed)
+        name, _, beside = given.get("match[]", [""])[0].partition("{")
+        label = beside.partition("!=")[0]
+        named = [
+            one
+            for one, _ in self.samples
+            if (not name or one["__name__"] == name) and (not label or one.get(label))
+        ]
         if path == "/api/v1/labels":
-            return _good(sorted({name for labels, _ in self.samples for name in labels}))
+            assert name, "labels of which metric?"
+            return _good(sorted({label for one in named for label in one}))
         if found := re.fullmatch(r"/api/v1/label/(\w+)/values", path):
-            beside = "exported_pod!" in given["match[]"][0]
-            named = [one for one, _ in self.samples if one.get("exported_pod") or not beside]
+            assert name or found[1] == "__name__", "a label of which metric?"
             return _good(sorted({labels.get(found[1], "") for labels in named} - {""}))
+        if path == "/api/v1/series":
+            return _good([one for one, _ in self.samples if one["__name__"] in asked])
         assert path == "/api/v1/query_range", path
         return self._range(given["query"][0], *(float(given[n][0]) for n in ("start", "end")))
 
@@ -61,7 +76,7 @@ class MetricsServer:
         which = json.loads(f'"{quoted}"')
         step_s, result, count = float(step), list[Any](), 0
         for labels, samples in self.samples:
-            if labels["__name__"] != name or not re.fullmatch(which, labels[label]):
+            if labels["__name__"] != name or not re.fullmatch(which, labels.get(label, "")):
                 continue
             cells: dict[float, list[float]] = {}
             for t, value in samples:

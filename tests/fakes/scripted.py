@@ -22,6 +22,7 @@ class ScriptedSource:
     throttle: Callable[[float], tuple[str, ...] | None] = lambda _: ()
     name: str = "scripted"
     interval_s: float = 0.02
+    left_out: str = ""
     gpu: Gpu = GPU
 
     def __post_init__(self) -> None:

@@ -304,6 +304,7 @@ class Meter:
     power_w: float | None = 400.0
     total_j: float = 5000.0
     stalls_s: list[float] = field(default_factory=list[float])
+    left_out: str = ""
     _read_s: float = 1000.0
 
     def read(self, names: Collection[str]) -> Readings:

@@ -77,11 +77,12 @@ def check(answer: Any) -> None:
 
 
 KEYS = {
-    "": "made_at span now shared sets jobs left_out first_pairs kept not_seen to_prove",
+    "": "made_at span now held_by shared sets jobs left_out first_pairs kept not_seen to_prove",
     "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
-    "waits",
+    "waits impossible",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
+    "held_by": "label taken_for jobs gpu_hours",
     "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",
     "jobs": "basis job group gpu_model pods gpu_hours paused_hours kwh activity_percent spread "
     "memory_mib fills is_server several_gpus shared_hours tail",
@@ -102,7 +103,7 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     check(answer)
     for name, keys in KEYS.items():
         part: Any = answer[name] if name else answer
-        for one in part if name in ("sets", "jobs", "first_pairs") else [part]:
+        for one in part if name in ("held_by", "sets", "jobs", "first_pairs") else [part]:
             assert set(one) == set(keys.split())
     page = (tmp_path / "audit.html").read_text()
     assert answer_of((tmp_path / "audit.json").read_text()) == answer

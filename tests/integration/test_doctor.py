@@ -81,6 +81,24 @@ def test_broken_host(host: FakeHost) -> None:
         assert re.search(words, shown), words
 
 
+@pytest.mark.slow
+def test_sensors_that_are_of_something_else_are_named(host: FakeHost) -> None:
+    """A vGPU has no power, a GH200's counter is of its module: neither is called right."""
+    card = FakeNvml(host.libraries, host.folder / "nvml")
+    card.write(gpu=0, name="NVIDIA GH200 480GB", memory_used_mib=2**32 - 1)
+    done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
+    found = {row["check"]: row["found"] for row in json.loads(done.stdout)["findings"]}
+    assert "of the module" in found["gpu 0 power"]
+    assert "gpu 0 energy" not in found
+    assert "energy.gpu" not in found["gpu 0 telemetry"]
+    assert "memory.used of 4,294,967,295 MiB (at most 143,771)" in found["gpu 0 readings"]
+    no = dict.fromkeys(("power_instant", "power_usage", "energy_mj"), error(3))
+    card.write(gpu=0, name="GRID A100", **no)
+    shown = " ".join(host.advisor("doctor", ADVISOR_DCGM_URL=NOWHERE).stdout.split())
+    assert "gpu 0 power warning no power here: rates only" in shown
+    assert "power.gpu" not in shown
+
+
 def test_host_without_a_driver(host: FakeHost) -> None:
     """The first line names what is missing, and what to do in a container."""
     (host.folder / "nvml" / "init").write_text(error(9))

@@ -22,6 +22,7 @@ from advisor.core.telemetry import (
     POWER_LIMIT,
     TEMPERATURE_GPU,
     Channel,
+    ReadingGate,
     Readings,
     channels_of,
 )
@@ -71,6 +72,7 @@ class AmdSource:
         self._smi = _Smi()
         with undone_by(self._smi.close):
             self._device, self.gpu = _find(self._smi, uuid)
+        self._gate = ReadingGate(self.gpu, self._limit_w)
         self._readers: dict[str, Callable[[], float | None]] = {
             POWER_GPU: self._power_w,
             ENERGY_GPU: self._energy_j,
@@ -78,20 +80,26 @@ class AmdSource:
             CLOCK_MEMORY: lambda: self._clock_mhz(1),
             TEMPERATURE_GPU: self._temperature_c,
             MEMORY_USED: lambda: _number(self._read("amdsmi_get_gpu_vram_usage"), "vram_used"),
-            POWER_LIMIT: lambda: _positive(self._read("amdsmi_get_power_info"), "power_limit"),
+            POWER_LIMIT: self._limit_w,
             _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
         }
+        with undone_by(self._smi.close):
+            found = self._gate.offered({name: read() for name, read in self._readers.items()})
+        # The activity of the memory controller is of the moment here.
+        usual = channels_of(name for name in found if name != _MEMORY_BUSY)
+        self.channels = (*usual, *(Channel(name) for name in found if name == _MEMORY_BUSY))
 
     @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Those it has readers for; the activity of the memory controller is of the moment here."""
-        usual = channels_of(name for name in self._readers if name != _MEMORY_BUSY)
-        return (*usual, Channel(_MEMORY_BUSY))
+    def left_out(self) -> str:
+        """Of its readings so far."""
+        return self._gate.left_out
 
     def read(self, names: Collection[str]) -> Readings:
         """Memory activity is what the memory controller says at the time of this call."""
         readers = self._readers
-        return {name: readers[name]() if name in readers else None for name in names}
+        return self._gate.sift(
+            {name: readers[name]() if name in readers else None for name in names}
+        )
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Violations that are active; None where the GPU tells none of those that are known."""
@@ -102,8 +110,9 @@ class AmdSource:
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""
         running: list[Any] = self._read("amdsmi_get_gpu_process_list") or []
-        used = [float(p["memory_usage"]["vram_mem"]) for p in running if p["pid"] in pids]
-        return sum(used) / 2**20 if used else None
+        used = [_number(p["memory_usage"], "vram_mem") for p in running if p["pid"] in pids]
+        known = [held for held in used if held is not None]
+        return sum(known) / 2**20 if known and len(known) == len(used) else None
 
     def start_window(self) -> None:
         """AMD SMI averages by itself."""
@@ -111,6 +120,9 @@ class AmdSource:
     def close(self) -> None:
         """Shut AMD SMI down."""
         self._smi.close()
+
+    def _limit_w(self) -> float | None:
+        return _power_limit_w(self._read("amdsmi_get_power_info"))
 
     def _power_w(self) -> float | None:
         """Power of the socket; MI300 has the current one, MI200 only an average."""
@@ -205,7 +217,7 @@ def _describe(smi: _Smi, device: Any, index: int) -> Gpu:
         vendor="amd",
         index=index,
         memory_mib=None if memory_mib is None else int(memory_mib),
-        power_limit_w=_positive(smi.reading("amdsmi_get_power_info", device), "power_limit"),
+        power_limit_w=_power_limit_w(smi.reading("amdsmi_get_power_info", device)),
         driver=_text(driver, "driver_version"),
     )
 
@@ -214,6 +226,12 @@ def _number(values: Mapping[str, Any] | None, key: str) -> float | None:
     """The value as a number; AMD SMI writes "N/A" where it has none."""
     value = None if values is None else values.get(key)
     return float(value) if isinstance(value, int | float) else None
+
+
+def _power_limit_w(power: Mapping[str, Any] | None) -> float | None:
+    """In watts: ROCm 6.4 and 7.1 say watts, 7.13 microwatts, and no card has 10 kW."""
+    limit = _positive(power, "power_limit")
+    return limit / 1e6 if limit and limit > 10_000 else limit
 
 
 def _positive(values: Mapping[str, Any] | None, key: str) -> float | None:

@@ -24,7 +24,9 @@ from advisor.core.telemetry import (
     POWER_GPU,
     POWER_LIMIT,
     TEMPERATURE_GPU,
+    UNITS,
     Channel,
+    ReadingGate,
     Readings,
     channels_of,
 )
@@ -99,6 +101,9 @@ OFF_BY_DEFAULT: dict[str, str] = {
 
 PREFIX = "DCGM_FI_"
 
+BLANK = 140737488355328.0
+"""DCGM says "no value" with this or more (dcgm_structs.h, DCGM_FP64_BLANK)."""
+
 
 def missing_counters(text: str) -> tuple[str, ...]:
     """Fields that no GPU has in this text though profiles need them, by their older names.
@@ -126,7 +131,7 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
 
     Raises:
         SourceError: the text is no metrics text, has no row of this GPU, or only those of its
-            MIG instances, or a value is not finite.
+            MIG instances.
     """
     rows: dict[str, set[float]] = {}
     others: set[str] = set()
@@ -136,12 +141,6 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
             others.add(labels.get("uuid") or labels.get("gpu", ""))
         elif labels.get("gpu_i_id"):
             only_mig = True
-        elif not math.isfinite(value) or value < 0:
-            raise SourceError(
-                f"the exporter says {value} for {name}",
-                why="that is not a GPU reading",
-                fix="restart the exporter and look at its log",
-            )
         else:
             rows.setdefault(name, set()).add(value)
     if not rows and only_mig:
@@ -160,8 +159,8 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
     return {name: value for name, value in found if value is not None}
 
 
-def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Name, labels in small letters and value of each row of DCGM.
+def samples(text: str, prefix: str = PREFIX) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Name, labels in small letters and value of each row whose name begins so.
 
     Raises:
         SourceError: the text is no metrics text.
@@ -172,7 +171,7 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
         raise SourceError("the exporter's text cannot be read", why=str(error)[:200]) from error
     for family in families:
         for sample in family.samples:
-            if sample.name.startswith(PREFIX):
+            if sample.name.startswith(prefix):
                 # Older exporters write Hostname and UUID where newer ones write hostname.
                 labels = {key.lower(): label for key, label in sample.labels.items()}
                 # The parser ends each counter with _total, as OpenMetrics wants it.
@@ -188,8 +187,8 @@ def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
 
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
-        # DCGM says "no value" with this or more (dcgm_structs.h, DCGM_FP64_BLANK).
-        values = {value for value in rows.get(PREFIX + name, ()) if value < 140737488355328.0}
+        read = rows.get(PREFIX + name, ())
+        values = {value for value in read if not BLANK <= value < math.inf}
         if len(values) == 1:
             return values.pop() * field.scale
     return None
@@ -238,13 +237,19 @@ class DcgmSource:
                     f" restart it:\n{csv_lines(missing)}\n"
                 ),
             )
-        self._values = values_of(text, gpu)
+        self._gate = ReadingGate(gpu, lambda: self._limit_w, clock)
+        self._values = self._sifted(text)
         self._asked_s = self._changed_s = clock()
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What the exporter has shown of the GPU."""
         return channels_of(name for name in self._values if name != THROTTLE_MASK)
+
+    @property
+    def left_out(self) -> str:
+        """Of what it collected so far."""
+        return self._gate.left_out
 
     def read(self, names: Collection[str]) -> Readings:
         """Counters are averages of the collections that appeared since `start_window`.
@@ -261,7 +266,7 @@ class DcgmSource:
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """From the mask of clock event reasons; None where the exporter does not collect it."""
         mask = self._now().get(THROTTLE_MASK)
-        return None if mask is None else throttle_names(int(mask))
+        return throttle_names(int(mask)) if mask is not None and math.isfinite(mask) else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """None: the exporter does not know processes."""
@@ -287,11 +292,17 @@ class DcgmSource:
         known = {name: [v[name] for v in collected if name in v] for name in COUNTERS}
         return {name: fmean(values) if values else None for name, values in known.items()}
 
+    def _sifted(self, text: str) -> dict[str, float]:
+        values = values_of(text, self.gpu)
+        self._limit_w = values.get(POWER_LIMIT)
+        read = self._gate.sift({name: of for name, of in values.items() if name in UNITS})
+        return {name: of for name, of in {**values, **read}.items() if of is not None}
+
     def _now(self) -> dict[str, float]:
         now_s = self._clock()
         if now_s - self._asked_s >= self.interval_s:
             self._asked_s = now_s
-            values = values_of(fetch(self._url, self._session), self.gpu)
+            values = self._sifted(fetch(self._url, self._session))
             if _fingerprint(values) != _fingerprint(self._values):
                 self._changed_s = now_s
                 self._window.append(values)

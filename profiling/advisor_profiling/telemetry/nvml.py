@@ -22,6 +22,7 @@ from advisor.core.telemetry import (
     POWER_MEMORY,
     TEMPERATURE_GPU,
     Channel,
+    ReadingGate,
     Readings,
     channels_of,
 )
@@ -327,21 +328,36 @@ class NvmlSource:
             self._gpm = _Gpm(self._device)
         has_instant = any(channel.name == POWER_GPU for channel in self._power.channels)
         self.name = "nvml" if has_instant else "nvml-power-usage"
+        self._gate = ReadingGate(self.gpu, lambda: _power_limit_w(self._device))
         self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
         if not has_instant:
             self._readers[POWER_GPU] = lambda device: _scaled(
                 reading("nvmlDeviceGetPowerUsage", device), 1000
             )
-        self.channels = (
-            *self._power.channels,
+        alone = (
             *(() if has_instant else (Channel(POWER_GPU, "mean", AVERAGED_S),)),
             *channels_of(_READERS),
             _MEMORY_BUSY,
+        )
+        # A card may have no sensor for what its driver has a function.
+        with undone_by(self.close):
+            found = self._gate.offered(self._read([channel.name for channel in alone]))
+        self.channels = (
+            *self._power.channels,
+            *(channel for channel in alone if channel.name in found),
             *channels_of(self._gpm.channels),
         )
 
+    @property
+    def left_out(self) -> str:
+        """Of its readings so far."""
+        return self._gate.left_out
+
     def read(self, names: Collection[str]) -> Readings:
         """Means since `start_window` are GPM's, which are read last: it may have to wait."""
+        return self._gate.sift(self._read(names))
+
+    def _read(self, names: Collection[str]) -> Readings:
         alone = {name: self._readers[name](self._device) for name in names if name in self._readers}
         return dict.fromkeys(names) | alone | self._power.read(names) | self._gpm.read(names)
 

@@ -1,12 +1,26 @@
 """Channels: one name, one unit and one column each."""
 
-from dataclasses import asdict, fields
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.core.gpu import Gpu
 from advisor.core.records import Counters, SoloPoint
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, UNITS, channels_of, counters_of
+from advisor.core.telemetry import (
+    COUNTERS,
+    ENERGY_GPU,
+    MEMORY_USED,
+    POWER_GPU,
+    UNITS,
+    ReadingGate,
+    channels_of,
+    counters_of,
+    power_scope,
+)
 
 
 def test_every_column_of_counters_is_a_channel_with_its_unit() -> None:
@@ -30,3 +44,112 @@ def test_kinds_of_channels() -> None:
     kinds = {channel.name: channel.kind for channel in channels_of(UNITS)}
     assert {name for name, kind in kinds.items() if kind == "total"} == {ENERGY_GPU}
     assert {name for name, kind in kinds.items() if kind == "mean"} == set(COUNTERS)
+
+
+def gated(
+    gpu: Gpu, readings: Sequence[tuple[float, float]], name: str = ENERGY_GPU
+) -> list[float | None]:
+    """What a gate lets through of (time_s, value)."""
+    times_s = iter([at_s for at_s, _ in readings])
+    gate = ReadingGate(gpu, lambda: gpu.power_limit_w, lambda: next(times_s))
+    return [gate.sift({name: value})[name] for _, value in readings]
+
+
+CARD = Gpu(uuid="GPU-1", model="NVIDIA H200", power_limit_w=700.0, memory_mib=143_771)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "passes"),
+    [
+        (POWER_GPU, 1050.0, True),
+        (POWER_GPU, 1051.0, False),
+        (POWER_GPU, -1.0, False),
+        (POWER_GPU, math.nan, False),
+        (MEMORY_USED, 143_771.0, True),
+        (MEMORY_USED, 2.0**32 - 1, False),
+        ("counter.sm_active", 100.4, True),
+        ("counter.sm_active", 4e9, False),
+        ("counter.nvlink_tx", 900_000.0, True),
+        ("clock.memory", 14_001.0, True),
+        ("clock.sm", 2.0**31, False),
+        ("temperature.gpu", 0.0, True),
+        (ENERGY_GPU, math.inf, False),
+    ],
+)
+def test_what_a_card_cannot_read_is_not_read(name: str, value: float, passes: bool) -> None:
+    gate = ReadingGate(CARD, lambda: 700.0)
+    found = gate.sift({name: value, "power.memory": 80.0, "power.limit": None})
+    assert found == {name: value if passes else None, "power.memory": 80.0, "power.limit": None}
+    assert bool(gate.left_out) is not passes
+
+
+def test_a_limit_that_is_raised_costs_no_reading() -> None:
+    """And one that is none itself bounds nothing: the largest card's does."""
+    limits_w = {"now": 300.0}
+    gate = ReadingGate(replace(CARD, power_limit_w=300.0), lambda: limits_w["now"])
+    assert gate.sift({POWER_GPU: 640.0})[POWER_GPU] is None
+    limits_w["now"] = 700.0
+    assert gate.sift({POWER_GPU: 640.0})[POWER_GPU] == 640.0
+    unknown = ReadingGate(Gpu(uuid="x", model="y", power_limit_w=7.5e8), lambda: 7.5e8)
+    assert unknown.sift({POWER_GPU: 1900.0})[POWER_GPU] == 1900.0
+    assert unknown.sift({POWER_GPU: 3.7e6})[POWER_GPU] is None
+
+
+@pytest.mark.parametrize(
+    ("raw_j", "found_j"),
+    [
+        # A number from elsewhere, up or down, costs itself alone.
+        ((1000, 1500, 9e12, 2500, 3000), (1000, 1500, None, 2500, 3000)),
+        ((1000, 1500, 0, 2500, 3000), (1000, 1500, None, 2500, 3000)),
+        ((1000, 9e12, 4e12, 2500, 3000), (1000, None, None, 2500, 3000)),
+        # A driver that was loaded again counts from nothing.
+        ((90_000, 10, 600, 1200), (90_000, None, 600, 1200)),
+        # A total that stays far above begins again: nobody adds the jump.
+        ((90_000, 9e12, 9e12 + 600, 9e12 + 900), (90_000, None, 600, 900)),
+        ((9e12, 1000, 1600, 2000), (9e12, None, 1600, 2000)),
+    ],
+)
+def test_a_counter_cannot_jump(raw_j: Sequence[float], found_j: Sequence[float | None]) -> None:
+    assert gated(CARD, list(enumerate(raw_j))) == [*found_j]
+
+
+def test_a_counter_is_believed_after_a_long_silence() -> None:
+    assert gated(CARD, [(0.0, 0.0), (3600.0, 2.5e6)]) == [0.0, 2.5e6]
+
+
+def test_impossible_readings_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Said when there are one, ten, a hundred: a sensor that is broken fills no log."""
+    gate = ReadingGate(CARD, lambda: 700.0)
+    for _ in range(25):
+        gate.sift({POWER_GPU: 3.7e6})
+    said = "25 impossible readings left out, such as power.gpu of 3,700,000 W (at most 1,050)"
+    assert gate.left_out == said
+    assert [record.getMessage()[:9] for record in caplog.records] == [
+        "GPU-1: 1 ", "GPU-1: 10",
+    ]  # fmt: skip
+
+
+def test_a_driver_that_begins_again_is_no_impossible_reading() -> None:
+    times_s = iter(range(9))
+    gate = ReadingGate(CARD, lambda: 700.0, lambda: next(times_s))
+    for energy_j in (90_000.0, 10.0, 600.0):
+        gate.sift({ENERGY_GPU: energy_j})
+    assert gate.left_out == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "energy_j", "power_w"),
+    [
+        ("NVIDIA GH200 480GB", None, 80.0),
+        ("AMD Instinct MI250X", None, None),
+        ("NVIDIA H200", 5.0, 80.0),
+    ],
+)
+def test_what_is_of_more_than_the_gpu_is_withheld(
+    model: str, energy_j: float | None, power_w: float | None
+) -> None:
+    gate = ReadingGate(Gpu(uuid="x", model=model), lambda: None)
+    found = gate.sift({ENERGY_GPU: 5.0, POWER_GPU: 80.0})
+    assert found == {ENERGY_GPU: energy_j, POWER_GPU: power_w}
+    assert bool(power_scope(model).text) == (energy_j is None)
+    assert gate.left_out == ""

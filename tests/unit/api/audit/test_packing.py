@@ -15,6 +15,7 @@ from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
+from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
     Packer,
     SeenKind,
@@ -25,8 +26,8 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import Owner, Series, metrics_for
+from advisor_audit.phases import LeftOut, Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.sources import Series, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -214,21 +215,28 @@ def rows(
     ]
 
 
+def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> SourceFacts:
+    return SourceFacts(
+        metrics=metrics_for({one.metric for one in series}),
+        within="namespace",
+        carriers=frozenset(carriers),
+        families=FAMILIES,
+        step_s=STEP_S,
+    )
+
+
 def found(
     series: Sequence[Series],
     minutes: int,
     *,
-    exporters: Sequence[str] = (),
+    carriers: Sequence[str] = (),
     cuts: Sequence[int] = (),
 ) -> list[Segment]:
     """What is found, where pages end at `cuts`."""
-    metrics = metrics_for({one.metric for one in series})
-    site = SourceFacts(
-        metrics=metrics, within="namespace", exporters=frozenset(exporters), step_s=STEP_S
-    )
+    site = site_of(series, carriers)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
-        pages, _ = gpu_pages(series, site, a * STEP_S, b - a)
+        pages = gpu_pages(series, site, a * STEP_S, b - a)
         for page in pages.values():
             result += segments(page, watched, a * STEP_S, STEP_S)
     return result
@@ -239,6 +247,43 @@ def told(segments: Sequence[Segment]) -> list[tuple[str, str, float]]:
     return [
         (s.state, s.owner.name if s.owner else "", (s.end_s - s.begin_s) / STEP_S) for s in segments
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "without"),
+    [
+        (POWER, 3.7e6, 0),
+        (POWER, 1500.0, 0),
+        (USED, 2.0**32 - 1, 0),
+        (SM, 4e7, 0),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 9e13, 1),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0.0, 1),
+        # DCGM's own word for no value is no fault.
+        (POWER, 2.0**47, 0),
+    ],
+)
+def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without: int) -> None:
+    """Whatever the source, the means of the job are those of its other samples."""
+    series = rows(range(30), 0.5)[without:]
+    if without:
+        times_s = [STEP_S * (minute + 1) for minute in range(30)]
+        labels = {"UUID": "GPU-1", "__name__": name, **JOB}
+        series.append(Series(labels, times_s, [1e9 + 250.0 * 1000 * at_s for at_s in times_s]))
+    limits = Series(
+        {"UUID": "GPU-1", "__name__": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT"}, [60.0], [700.0]
+    )
+    (right,), (_, no_example) = _page_of([*series, limits])
+    next(one for one in series if one.metric == name).values[10] = bad
+    (found,), (count, example) = _page_of([*series, limits])
+    expected = {**right.means, "power_w": pytest.approx(right.means["power_w"])}
+    assert (found.state, found.means) == (right.state, expected)
+    assert (count, no_example) == (bad != 2.0**47, "")
+    assert bool(example) == bool(count)
+
+
+def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
+    pages = gpu_pages(series, site_of(series), 0.0, 30)
+    return [*segments(pages["GPU-1"], Watched(), 0.0, STEP_S)], pages["GPU-1"].left_out
 
 
 def test_start_pause_change_and_end() -> None:
@@ -297,7 +342,7 @@ def test_relabelled_pod_is_one_job() -> None:
     assert told(found(series, 70)) == [("busy", "bert-0", 60), ("free", "", 10)]
     own = {**exporter, "pod": "gpu-metrics-x2x7k"}
     late = [*rows(range(20), 0.0, own, memory=0), *rows(range(20, 40), 0.5, {**own, **exported})]
-    assert told(found(late, 40, exporters=["gpu-metrics"])) == [
+    assert told(found(late, 40, carriers=["gpu-metrics"])) == [
         ("free", "", 20),
         ("busy", "bert-0", 20),
     ]
@@ -310,6 +355,21 @@ def test_pods_that_follow_and_pods_that_share() -> None:
     assert told(found(follows, 40)) == [("busy", "bert-0", 20), ("busy", "vit-0", 20)]
     shares = [*rows(range(40), 0.5), *rows(range(20, 40), 0.5, other)]
     assert told(found(shares, 40)) == [("busy", "bert-0", 20), ("shared", "", 20)]
+
+
+@pytest.mark.parametrize("cuts", [(), (25, 26)])
+def test_pods_by_turns_share(cuts: Sequence[int]) -> None:
+    """An exporter names one of three pods each minute, in any order, until one is left alone."""
+    order = [*"abcbbacaabccaabbbcacbacbbcaabc", *"c" * 30]
+    series = [
+        one
+        for minute, name in enumerate(order)
+        for one in rows([minute], 0.5, {**JOB, "pod": f"{name}-0"})
+    ]
+    minutes = {state: m for state, _, m in told(found(series, 60, cuts=cuts))}
+    assert minutes["busy"] == pytest.approx(25, abs=2), "five minutes are waited for a return"
+    by_state = Counter(s.state for s in found(series, 60, cuts=cuts) if s.begin_s < 25 * STEP_S)
+    assert set(by_state) == {"shared"}
 
 
 def test_what_is_no_number_is_left_out() -> None:
@@ -330,9 +390,7 @@ def test_power_from_a_total_that_begins_anew() -> None:
     assert one.means["power_w"] == pytest.approx(300)
 
 
-def test_batch_jobs_and_jobs_without_a_name() -> None:
-    slurm = rows(range(30), 0.5, {"hpc_job": "4711"})
-    assert told(found(slurm, 30)) == [("busy", "job 4711", 30)]
+def test_jobs_without_a_name() -> None:
     plain = [
         *rows(range(10), 0, {}, memory=3),
         *rows(range(10, 30), 0.5, {}),
@@ -356,10 +414,13 @@ def test_batch_jobs_and_jobs_without_a_name() -> None:
     st.lists(st.integers(1, 150), max_size=3, unique=True),
 )
 def test_pages_may_end_anywhere(parts: list[tuple[str, int]], cuts: list[int]) -> None:
-    series, at = list[Series](), 0
+    """No pod comes back after another: that it shared before a page ended is not seen in that."""
+    series, at, pods = list[Series](), 0, [""]
     for name, minutes in parts:
         if name != "gap":
-            labels = {**JOB, "pod": name} if name else {}
+            if name and not pods[-1].startswith(name):
+                pods.append(f"{name}{len(pods)}")
+            labels = {**JOB, "pod": pods[-1]} if name else {}
             series += rows(
                 range(at, at + minutes), 0.5 if name else 0.0, labels, 9000 if name else 0
             )

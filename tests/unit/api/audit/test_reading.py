@@ -95,7 +95,46 @@ def test_every_page_is_asked_for_once(server: MetricsServer, tmp_path: Path) -> 
     """A page of six hours is one request for each metric of GPUs, and of no other metric."""
     assert merged(read(open_source(server), tmp_path)) == WANTED
     assert len([query for query in server.asked if "over_time" in query]) == 3 * 3
+    # What is there is asked for once: the names, and of each metric its GPUs and its exporters.
+    assert len(server.asked) == 3 * 3 + 1 + 3 * 2
     assert not any("kube_pod_info" in query for query in server.asked)
+
+
+def test_another_metric_is_asked_of_gpus_without_the_best(tmp_path: Path) -> None:
+    """GPU-1 has no counters, GPU-2 no power: how busy it is, and its energy, stand in."""
+    others = {
+        ("GPU-1", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"): ("DCGM_FI_DEV_GPU_UTIL", 100.0),
+        ("GPU-2", "DCGM_FI_DEV_POWER_USAGE"): ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0.0),
+    }
+    mixed: list[tuple[dict[str, str], list[tuple[float, float]]]] = []
+    for labels, read_there in samples():
+        name, factor = others.get((labels["UUID"], labels["__name__"]), ("", 1.0))
+        total = [(t, 300e3 * (t - BEGIN_S) if not factor else v * factor) for t, v in read_there]
+        mixed.append(({**labels, "__name__": name or labels["__name__"]}, total))
+    with metrics_server(mixed) as site:
+        pages = read(open_source(site), tmp_path)
+        assert {activity for _, _, activity, _ in merged(pages)} == {50.0}
+        means = {one.gpu: one.means["power_w"] for one in pages.segments(0)}
+        assert means == pytest.approx({f"GPU-{n}": 300 for n in range(3)}, rel=0.01)
+        asked = [query for query in site.asked if "GPU_UTIL" in query]
+        assert asked
+        assert all('"(GPU\\\\-1)(' in query for query in asked), "of GPU-1 alone"
+
+
+def test_pods_of_exporters_and_of_workers_are_told_by_finer_labels() -> None:
+    """A batch job stands beside its worker's pod, and a pod beside that of the exporter."""
+    finer: list[dict[str, str]] = [
+        {"hpc_job": "1", "pod": "worker-0"},
+        {"exported_pod": "web-0", "pod": "dcgm-x2x7k"},
+        {},
+    ]
+    beside = [
+        ({**labels, **more}, read_there)
+        for more in finer
+        for labels, read_there in samples(hours=0.1)
+    ]
+    with metrics_server(beside) as site:
+        assert open_source(site).carriers == {"worker", "dcgm"}
 
 
 def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> None:
@@ -150,7 +189,7 @@ def test_an_answer_without_end_is_given_up(server: MetricsServer, begun: bytes) 
     [
         (Reply(body=b"[" * 200_000), "without JSON"),
         (Reply(body={"status": "success", "data": None}), "no list of names"),
-        (Reply(body={"status": "success", "data": [["a"], 1]}), "no metric has a name"),
+        (Reply(body={"status": "success", "data": [["a"], 1]}), "none of dcgm-exporter"),
         (
             Reply(status=400, body={"status": "error", "error": "no\nadvisor: all is well"}),
             "no advisor: all is well",
@@ -191,7 +230,8 @@ def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret-1\n")
     config = tmp_path / "http.yml"
     config.write_text("authorization: {credentials_file: token}\n")
-    assert session_for({}, config).get(f"{server.url}/api/v1/labels").status_code == 200
+    names = f"{server.url}/api/v1/label/__name__/values"
+    assert session_for({}, config).get(names).status_code == 200
     with pytest.raises(SourceError, match=TOKEN):
         open_source(server)
     config.write_text("tls_config: {insecure_skip_verify: true}\n")
@@ -199,6 +239,27 @@ def test_token_and_file_let_in(server: MetricsServer, tmp_path: Path) -> None:
         session_for({}, config)
     for text in ("authorization: x", "tls_config: {min_version: TLS13}"):
         config.write_text(text)
+        with pytest.raises(InputError, match="leave only"):
+            session_for({}, config)
+
+
+def test_headers_of_a_tenant_reach_its_host_only(tmp_path: Path) -> None:
+    """As Mimir, Cortex and Thanos want them, in the form that promtool documents."""
+    (tmp_path / "third").write_text("c\n")
+    config = tmp_path / "http.yml"
+    config.write_text(
+        "http_headers:\n  X-Scope-OrgID: {values: [a], secrets: [b], files: [third]}\n"
+    )
+    with scripted_http() as others, scripted_http() as ours:
+        others.will(Reply())
+        elsewhere = others.url.replace("127.0.0.1", "localhost")
+        hops = [Reply(status=307, headers={"Location": f"{to}/x"}) for to in (ours.url, elsewhere)]
+        ours.will(*hops)
+        session_for({}, config).get(ours.url)
+        sent = [one.headers.get("X-Scope-OrgID") for one in (*ours.seen, *others.seen)]
+    assert sent == ["a, b, c", "a, b, c", None]
+    for given in ("Authorization: {values: [x]}", "X-A: x", "X-A: {values: x}", "X-A: {file: [x]}"):
+        config.write_text(f"http_headers: {{{given}}}\n")
         with pytest.raises(InputError, match="leave only"):
             session_for({}, config)
 

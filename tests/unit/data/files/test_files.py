@@ -514,6 +514,12 @@ def test_points_that_may_be_right_are_taken(points: list[Record], stored: list[P
         (profile(power_w=300.0), ["idle_power_w is", "power_limit_w is", "memory_used_mib is"]),
         ([*profile(power_w=300.0), *profile(**ALL)], []),
         (profile(**{**ALL, "power_w": None}), ["no profile yet: at 100 % power_w is missing"]),
+        # Of a card without a sensor measuring again brings none.
+        (profile(**{**ALL, "power_w": None}, source="nvml"), ["no profile yet: no power here"]),
+        (
+            [*profile(power_w=None, source="nvml"), *profile(power_w=None)],
+            ["no profile yet: at 100 % power_w is missing"],
+        ),
         (profile(**ALL)[:1], ["no profile yet: there is no point at 100 %"]),
         (profile(job="triad", **ALL), ["used from now on instead of the bundled profile"]),
         (profile(job="triad", gpu_model="Other GPU", **ALL), []),

@@ -86,6 +86,21 @@ def test_power_is_the_field_that_the_generation_has(ask: Ask) -> None:
     assert ask(script, OTHER_PARTITION) == {"power.gpu": None, "energy.gpu": None}
 
 
+def test_a_channel_is_offered_after_it_was_read(ask: Ask) -> None:
+    """Of two dies with one sensor the first shows the watts of both, so neither has any."""
+    script = """
+import amdsmi
+def offered():
+    return {c.name for c in AmdSource("uuid-1").channels} & {"power.gpu", "energy.gpu", "clock.sm"}
+found = [sorted(offered())]
+amdsmi.amdsmi_get_gpu_asic_info = lambda device: {"market_name": "AMD Instinct MI250X"}
+found.append(sorted(offered()))
+show(found)
+"""
+    assert ask(script) == [["clock.sm", "energy.gpu", "power.gpu"], ["clock.sm"]]
+    assert ask(script, OTHER_PARTITION) == [["clock.sm"], ["clock.sm"]]
+
+
 def test_violations_become_throttle_reasons(ask: Ask) -> None:
     script = """
 import amdsmi
@@ -107,15 +122,20 @@ def process(pid, mib):
 s = AmdSource("uuid-1")
 before = s.processes_memory_mib([1])
 amdsmi.amdsmi_get_gpu_process_list = lambda d: [process(1, 10), process(2, 5), process(3, 1)]
-show([before, s.processes_memory_mib([1, 2]), s.processes_memory_mib([9])])
+process_4 = {"pid": 4, "memory_usage": {"vram_mem": "N/A"}}
+known = amdsmi.amdsmi_get_gpu_process_list("d")
+amdsmi.amdsmi_get_gpu_process_list = lambda d: [*known, process_4]
+show([before, *(s.processes_memory_mib(pids) for pids in ([1, 2], [9], [1, 4]))])
 """
-    assert ask(script) == [None, 15, None]
+    assert ask(script) == [None, 15, None, None]
 
 
 def test_gpus_are_described(ask: Ask) -> None:
+    """ROCm 7.13 gives the power limit in microwatts, others in watts."""
     script = """
 import amdsmi
-amdsmi.amdsmi_get_power_info = lambda device: {"power_limit": 750}
+watts = iter([750, 750_000_000])
+amdsmi.amdsmi_get_power_info = lambda device: {"power_limit": next(watts)}
 amdsmi.amdsmi_get_gpu_asic_info = lambda device: {"market_name": "MI300X"}
 amdsmi.amdsmi_get_gpu_driver_info = lambda device: {"driver_version": "N/A"}
 show(list_gpus())

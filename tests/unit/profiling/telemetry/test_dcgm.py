@@ -114,7 +114,6 @@ def test_rows_of_something_else_do_not_count(rows: str, shown: float) -> None:
     [
         (text({SM_ACTIVE: 0.9}, MIG), UUID, "only rows of MIG instances"),
         (text(CLASSIC), "GPU-me", f"no row for GPU-me.*it shows {UUID}"),
-        *((text({SM_ACTIVE: value}), UUID, SM_ACTIVE) for value in ("NaN", "+Inf", "-0.5")),
     ],
 )
 def test_rows_without_a_reading_are_an_error(rows: str, uuid: str, says: str) -> None:
@@ -224,6 +223,25 @@ def test_counters_average_what_was_collected_in_the_window(
     source.start_window()
     collect(server, clock, 12000, 0.1)
     assert source.read(COUNTERS)["counter.sm_active"] == pytest.approx(10)
+
+
+def test_what_the_card_cannot_read_is_left_out_and_counted(
+    server: Exporter, clock: Clock, source: DcgmSource
+) -> None:
+    """One number of DCGM's own ends no window and costs no other reading."""
+    names = (*POWER, "counter.sm_active", "clock.sm", "energy.gpu")
+    source.start_window()
+    for energy, sm_active in (("9000", "NaN"), ("9e12", "-0.5"), ("10000", "0.25")):
+        clock.now_s += 1
+        power = {"DCGM_FI_DEV_POWER_USAGE": "3700000", SM_ACTIVE: sm_active, ENERGY: energy}
+        server.text = text(CLASSIC | power)
+        source.read(POWER)
+    assert source.read(names) == {
+        "power.gpu": None, "counter.sm_active": 25, "clock.sm": 1410, "energy.gpu": 10,
+    }  # fmt: skip
+    assert (
+        source.left_out == "6 impossible readings left out, such as energy.gpu of 9,000,000,000 J"
+    )
 
 
 @pytest.mark.parametrize(("hidden", "after_s"), [((), 3), ((ENERGY,), 10)])

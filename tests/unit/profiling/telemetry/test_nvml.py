@@ -132,6 +132,34 @@ def test_average_power_only_without_the_instant_field(nvml: FakeNvml, ask: Ask) 
     assert ask(gone) == ["nvml", None]
 
 
+def test_impossible_readings_are_left_out_and_cost_no_other(nvml: FakeNvml, ask: Ask) -> None:
+    """Of a card that is read again and again; its limit was raised meanwhile."""
+    nvml.write(gpu=0, energy_mj=90_000, power_limit_mw=300_000)
+    script = """
+s, found = NvmlSource(0), []
+s.read(["energy.gpu"])
+for power_mw, energy_mj in ((3_700_000_000, 9_000_000_000_000_000), (640_000, 91_000)):
+    put("power_mw", power_mw), put("energy_mj", energy_mj), put("memory_used_mib", 2**32 - 1)
+    found.append(s.read(["power.gpu", "energy.gpu", "memory.used", "clock.sm"]))
+    put("power_limit_mw", 700_000)
+show([found, s.left_out[:22]])
+"""
+    (first, second), said = ask(script)
+    none = {"power.gpu": None, "energy.gpu": None, "memory.used": None, "clock.sm": 1980.0}
+    assert (first, second) == (none, none | {"power.gpu": 640.0, "energy.gpu": 91.0})
+    assert said == "4 impossible readings "
+
+
+def test_a_channel_is_offered_after_it_was_read(nvml: FakeNvml, ask: Ask) -> None:
+    """A vGPU has no power at all; the counter of a GH200 is of its module."""
+    shown = "show(sorted({c.name for c in NvmlSource(0).channels} & {'power.gpu', 'energy.gpu'}))"
+    nvml.write(gpu=0, name="NVIDIA GH200 480GB")
+    assert ask(shown) == ["power.gpu"]
+    no = dict.fromkeys(("power_instant", "power_usage", "energy_mj"), error(3))
+    nvml.write(gpu=0, name="GRID", **no)
+    assert ask(shown) == []
+
+
 def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
     keys = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib", "power_limit_mw",
             "throttle", "energy_mj", "mig")  # fmt: skip

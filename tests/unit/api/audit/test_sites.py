@@ -1,0 +1,158 @@
+"""Sites as they are: other counters on other nodes, other labels, cards that are shared already."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from advisor_audit.audit import Audit, Wanted, audit
+from advisor_audit.owners import families_of
+from advisor_audit.page import headline
+from advisor_audit.sources import SeriesFile
+from advisor_models.one_window import bundled_head
+
+STEP_S, BEGIN_S = 60.0, 1_700_000_000.0
+
+PLAIN = {
+    "DCGM_FI_DEV_POWER_USAGE": 180,
+    "DCGM_FI_DEV_FB_USED": 6000,
+    "DCGM_FI_DEV_FB_FREE": 75000,
+}
+BY_UTIL = PLAIN | {"DCGM_FI_DEV_GPU_UTIL": 20}
+FULL = PLAIN | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.2, "DCGM_FI_PROF_SM_ACTIVE": 0.12}
+
+Rows = Iterable[dict[str, object]]
+
+
+def rows(
+    gpu: int,
+    labels: Mapping[str, str],
+    minutes: Iterable[int] = range(60),
+    values: Mapping[str, float] = FULL,
+) -> Rows:
+    """Series of a small job on a GPU, in these minutes."""
+    own = {"UUID": f"GPU-{gpu}", "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "node1"}
+    times_s = [BEGIN_S + STEP_S * (minute + 1) for minute in minutes]
+    return [
+        {"metric": {**own, **labels, "__name__": name}, "values": [[t, f"{v}"] for t in times_s]}
+        for name, v in values.items()
+    ]
+
+
+def pod(name: str, team: str = "team") -> dict[str, str]:
+    return {"namespace": team, "pod": f"{name}-7d9c5b6f4d-x2x7k", "container": "main"}
+
+
+def audited(
+    folder: Path, series: Iterable[Rows], job_label: str | None = None, within: str = "namespace"
+) -> Audit:
+    file, pages = folder / "series.jsonl", folder / "pages"
+    file.write_text("".join(json.dumps(one) + "\n" for of_gpu in series for one in of_gpu))
+    pages.mkdir()
+    source = SeriesFile(file, step_s=STEP_S, families=families_of(job_label))
+    wanted = Wanted(head=bundled_head(), within=within)
+    return audit(source, pages, wanted, lambda _what, _done, _of: None)[0]
+
+
+@pytest.mark.parametrize("values", [FULL, BY_UTIL], ids=["counters", "utilisation"])
+def test_every_gpu_is_read_by_the_metrics_that_it_has(
+    values: Mapping[str, float], tmp_path: Path
+) -> None:
+    """Three nodes without counters share as they would alone, beside one that has them or MIG."""
+    plain = [rows(n, pod(f"web{n}"), values=BY_UTIL) for n in range(3)]
+    found = audited(tmp_path, [*plain, rows(3, pod("train"), values=values)])
+    assert found.shared.apart_hours == {}
+    assert found.shared.cards.value <= 2
+    assert "of 4 GPUs would have been enough" in headline(found)
+    known = {job.job: job.fills for job in found.jobs}
+    assert (known["web0"], known["train"]) == (None, False if values is FULL else None)
+
+
+def test_next_to_nothing_is_not_said_of_what_was_not_read(tmp_path: Path) -> None:
+    """Three of four GPUs have no power; the fourth has nobody to share with."""
+    no_power = {name: value for name, value in FULL.items() if "POWER" not in name}
+    dark = [rows(n, pod(f"web{n}"), values=no_power) for n in range(3)]
+    found = audited(tmp_path, [*dark, rows(3, pod("train"))])
+    assert found.shared.apart_hours == {"too little read": pytest.approx(3, abs=0.2)}
+    said = headline(found)
+    assert "next to nothing" not in said
+    assert "too little read" in said
+
+
+def held_by(found: Audit) -> dict[str | None, tuple[str, int]]:
+    return {one.label: (one.taken_for, one.jobs) for one in found.held_by}
+
+
+def test_batch_jobs_before_the_pods_of_their_workers(tmp_path: Path) -> None:
+    """A worker holds nothing between two jobs, and its namespace is nobody's."""
+    worker = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
+    idle = {name: 0 if name == "DCGM_FI_DEV_FB_USED" else v for name, v in PLAIN.items()}
+    found = audited(
+        tmp_path,
+        [
+            rows(0, {**worker, "hpc_job": "100"}, range(20)),
+            rows(0, worker, range(20, 40), idle | {"DCGM_FI_PROF_SM_ACTIVE": 0}),
+            rows(0, {**worker, "hpc_job": "101"}, range(40, 60)),
+            rows(1, {**worker, "pod": "worker-1", "hpc_job": "102"}),
+        ],
+    )
+    assert {(job.job, job.group) for job in found.jobs} == {
+        (f"job {n}", "") for n in (100, 101, 102)
+    }
+    assert held_by(found) == {"hpc_job": ("batch job", 3)}
+    assert found.now.free_hours == pytest.approx(1 / 3)
+
+
+def test_pods_by_other_labels_keep_to_their_namespace(tmp_path: Path) -> None:
+    """Names of older exporters and of OpenTelemetry beside each other: three teams, no pair."""
+    own = {"namespace": "monitoring", "pod": "nvidia-dcgm-exporter-x2x7k"}
+    found = audited(
+        tmp_path,
+        [
+            rows(0, {**own, "pod_name": "web-0", "pod_namespace": "a"}),
+            rows(1, {"k8s_pod_name": "web-0", "k8s_namespace_name": "b"}),
+            rows(2, pod("web", "c")),
+        ],
+    )
+    assert {(job.job, job.group) for job in found.jobs} == {("web", team) for team in "abc"}
+    assert {*held_by(found)} == {"pod_name", "k8s_pod_name", "pod"}
+    assert found.sets == ()
+
+
+def test_the_exporter_itself_is_no_job(tmp_path: Path) -> None:
+    """Prometheus names it, and its service, on every GPU; who holds one is told by memory."""
+    own = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp", "job": "gpu-metrics"}
+    found = audited(tmp_path, [rows(n, own) for n in range(2)])
+    assert held_by(found) == {None: ("memory in use", 2)}
+    assert found.shared.cards.value == 1
+
+
+@pytest.mark.parametrize("by_turns", [True, False], ids=["one of two pods", "a row for each pod"])
+def test_gpus_that_are_shared_already_are_a_result(tmp_path: Path, *, by_turns: bool) -> None:
+    found = audited(
+        tmp_path,
+        [rows(0, pod(f"web{n}"), range(n, 60, 2) if by_turns else range(60)) for n in range(2)],
+    )
+    assert found.shared.apart_hours == {"shared already": pytest.approx(1, abs=0.1)}
+    assert found.now.gpu_hours == pytest.approx(1, abs=0.1)
+    assert (found.jobs, found.first_pairs, found.kept) == ((), (), 0)
+    assert headline(found).endswith("are left as they are: 1.0 shared already")
+
+
+def test_mig_instances_are_a_result(tmp_path: Path) -> None:
+    """The power of the card is in the row of each instance, and counts once."""
+    instances = [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)]
+    found = audited(tmp_path, [*instances, rows(1, pod("train"))])
+    assert found.shared.apart_hours == {"in MIG or partitions": pytest.approx(1, abs=0.1)}
+    assert found.now.kwh == pytest.approx(2 * 0.18, rel=0.1)
+    assert [job.job for job in found.jobs] == ["train"]
+
+
+def test_a_label_that_is_named_goes_before_the_others(tmp_path: Path) -> None:
+    labels = [{**pod("runner"), "run": f"sweep-{n}", "team": "ml"} for n in range(2)]
+    found = audited(
+        tmp_path, [rows(n, labels[n]) for n in range(2)], job_label="run", within="team"
+    )
+    assert held_by(found) == {"run": ("job", 1)}
+    assert {(job.job, job.group, job.pods) for job in found.jobs} == {("sweep", "ml", 2)}
