@@ -119,7 +119,7 @@ def test_windows_say_where_the_record_is_of_another_card(
     def the_card(_name: str) -> Gpu:
         return card
 
-    monkeypatch.setattr(testbeds, "find_gpu", the_card)
+    monkeypatch.setattr(testbeds, "find_gpus", the_card)
     settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)})
     console = Console(file=io.StringIO(), width=200)
     assert (testbeds.known_timing(settings, gpu, None, console) is not None) == (said is not None)
