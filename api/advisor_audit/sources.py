@@ -966,10 +966,11 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         SourceError: one of them does not answer, or not with metrics.
     """
     for url in urls:
+        # As Prometheus calls it; not every exporter says of which host it is.
+        instance = urlsplit(url).netloc.rpartition("@")[2]
         for name, labels, value in _rows_of(url):
             if name in NAMES or name in _INFOS:
-                # An exporter says not of which host it is; Prometheus calls its address so.
-                yield known_labels({"instance": url, **labels, "__name__": name}), value
+                yield known_labels({"instance": instance, **labels, "__name__": name}), value
 
 
 def see_exporters(urls: Sequence[str]) -> None:
@@ -981,7 +982,7 @@ def see_exporters(urls: Sequence[str]) -> None:
     for url in urls:
         if not any(_UUID in labels for labels, _ in read_exporters([url])):
             raise SourceError(
-                f"{url} has no metrics of GPUs",
+                f"{_without_account(url)[0]} has no metrics of GPUs",
                 why=_seen_instead(name for name, _, _ in _rows_of(url)),
                 fix="name the address at which one of these programs shows its metrics",
             )
