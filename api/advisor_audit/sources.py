@@ -51,23 +51,17 @@ BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_
 DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
 CLOCK = "sm_clock_mhz"
 
-_STATES = {
-    POWER: POWER_GPU,
-    LIMIT: POWER_LIMIT,
-    ENERGY: ENERGY_GPU,
-    USED: MEMORY_USED,
-    CLOCK: CLOCK_SM,
-}
-
-_FIELDS: Mapping[str, DcgmField] = {
-    **{channel: STATE[name] for channel, name in _STATES.items()},
-    FREE: DcgmField(("DEV_FB_FREE",)),
-    **{COLUMNS[name]: field for name, field in COUNTERS.items()},
-}
-
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
-    for channel, field in _FIELDS.items()
+    for channel, field in {
+        POWER: STATE[POWER_GPU],
+        LIMIT: STATE[POWER_LIMIT],
+        ENERGY: STATE[ENERGY_GPU],
+        USED: STATE[MEMORY_USED],
+        CLOCK: STATE[CLOCK_SM],
+        FREE: DcgmField(("DEV_FB_FREE",)),
+        **{COLUMNS[name]: field for name, field in COUNTERS.items()},
+    }.items()
 }
 
 _MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
@@ -418,8 +412,7 @@ class SeriesFile:
                 for offset, first_s, last_s in lines:
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
-                        one = _series(json.loads(file.readline()))
-                        yield _of_model(one, self._models)
+                        yield _of_model(_series(json.loads(file.readline())), self._models)
 
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
