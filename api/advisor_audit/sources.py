@@ -51,23 +51,17 @@ BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_
 DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
 CLOCK = "sm_clock_mhz"
 
-_STATES = {
-    POWER: POWER_GPU,
-    LIMIT: POWER_LIMIT,
-    ENERGY: ENERGY_GPU,
-    USED: MEMORY_USED,
-    CLOCK: CLOCK_SM,
-}
-
-_FIELDS: Mapping[str, DcgmField] = {
-    **{channel: STATE[name] for channel, name in _STATES.items()},
-    FREE: DcgmField(("DEV_FB_FREE",)),
-    **{COLUMNS[name]: field for name, field in COUNTERS.items()},
-}
-
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
-    for channel, field in _FIELDS.items()
+    for channel, field in {
+        POWER: STATE[POWER_GPU],
+        LIMIT: STATE[POWER_LIMIT],
+        ENERGY: STATE[ENERGY_GPU],
+        USED: STATE[MEMORY_USED],
+        CLOCK: STATE[CLOCK_SM],
+        FREE: DcgmField(("DEV_FB_FREE",)),
+        **{COLUMNS[name]: field for name, field in COUNTERS.items()},
+    }.items()
 }
 
 _MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
@@ -418,8 +412,7 @@ class SeriesFile:
                 for offset, first_s, last_s in lines:
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
-                        one = _series(json.loads(file.readline()))
-                        yield _of_model(one, self._models)
+                        yield _of_model(_series(json.loads(file.readline())), self._models)
 
     def _leave_out_strays(self) -> None:
         """Or one clock that began in 1970 would make years of empty pages."""
@@ -964,10 +957,11 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         SourceError: one of them does not answer, or not with metrics.
     """
     for url in urls:
+        # As Prometheus calls it; not every exporter says of which host it is.
+        instance = urlsplit(url).netloc.rpartition("@")[2]
         for name, labels, value in _rows_of(url):
             if name in NAMES or name in _INFOS:
-                # An exporter says not of which host it is; Prometheus calls its address so.
-                yield known_labels({"instance": url, **labels, "__name__": name}), value
+                yield known_labels({"instance": instance, **labels, "__name__": name}), value
 
 
 def see_exporters(urls: Sequence[str]) -> None:
@@ -979,7 +973,7 @@ def see_exporters(urls: Sequence[str]) -> None:
     for url in urls:
         if not any(_UUID in labels for labels, _ in read_exporters([url])):
             raise SourceError(
-                f"{url} has no metrics of GPUs",
+                f"{_without_account(url)[0]} has no metrics of GPUs",
                 why=_seen_instead(name for name, _, _ in _rows_of(url)),
                 fix="name the address at which one of these programs shows its metrics",
             )
