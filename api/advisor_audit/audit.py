@@ -69,7 +69,6 @@ from advisor_audit.packing import (
 )
 from advisor_audit.phases import (
     HELD_MIB,
-    LeftOut,
     Segment,
     SourceFacts,
     Watched,
@@ -717,7 +716,7 @@ class Pages:
         """GPUs of which only MIG instances were seen."""
         return {gpu for last in self._lasts() for gpu in last["mig"]}
 
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> tuple[int, str]:
         """Impossible readings, and one of them."""
         each = [last.get("left_out", (0, "")) for last in self._lasts()]
         return sum(count for count, _ in each), max(each)[1]
@@ -779,7 +778,7 @@ class _Kept:
 
     watched: dict[str, Watched] = field(default_factory=dict[str, Watched])
     mig: set[str] = field(default_factory=set[str])
-    left_out: LeftOut = (0, "")
+    left_out: tuple[int, str] = (0, "")
 
 
 def _page(

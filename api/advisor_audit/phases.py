@@ -67,7 +67,7 @@ class _GpuPage:
     owners: list[Owner] = field(default_factory=list[Owner])
     held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     values: dict[str, Floats] = field(default_factory=dict[str, Floats])
-    left_out: "LeftOut" = (0, "")
+    left_out: tuple[int, str] = (0, "")
 
     def first_of(self, channels: Sequence[str]) -> Floats:
         """The first of these that was read here; all NaN: none was."""
@@ -87,7 +87,7 @@ def gpu_pages(
     rows: dict[str, _GpuPage] = {}
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
     there: dict[str, dict[Owner | None, npt.NDArray[np.bool_]]] = defaultdict(dict)
-    mig, left_out = set[str](), dict[str, LeftOut]()
+    mig: set[str] = set()
     for one in series:
         channel, scale = by_metric.get(one.metric, ("", 1.0))
         gpu = gpu_of(one.labels)
@@ -96,9 +96,6 @@ def gpu_pages(
                 mig.add(gpu_of({**one.labels, "GPU_I_ID": ""}) or "")
             continue
         place, values = _placed(one, site.step_s, begin_s, steps, scale)
-        is_read = values <= _bound(channel, most_of(None, None))
-        left_out[gpu] = _and(left_out.get(gpu, (0, "")), channel, values[~is_read])
-        place, values = place[is_read], values[is_read]
         # Of a total the newest value counts.
         kept = sums[gpu].setdefault(channel, np.zeros((2, steps)))
         if channel == ENERGY:
@@ -115,7 +112,7 @@ def gpu_pages(
         )
         rows.setdefault(gpu, _GpuPage(gpu, one.labels.get("modelName", ""), host))
     for gpu, page in rows.items():
-        page.values, page.left_out = _means(sums[gpu], site.step_s, left_out[gpu])
+        page.values, page.left_out = _means(sums[gpu], site.step_s)
         page.owners = [owner for owner in there[gpu] if owner is not None]
         page.held = _held([there[gpu][owner] for owner in page.owners], steps)
     return rows, mig - set(rows)
@@ -132,25 +129,8 @@ def _placed(
     return place[read], values[read] * scale
 
 
-LeftOut: TypeAlias = tuple[int, str]
-"""Number of impossible readings, and one of them in words."""
-
-
-def _bound(channel: str, most: Mapping[str, float]) -> float:
-    """Of a column; energy alone has none."""
-    unit = next((unit for end, unit in COLUMN_UNITS.items() if channel.endswith(end)), "")
-    return most.get(unit, math.inf)
-
-
-def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
-    """With some more."""
-    return (known[0] + len(values), f"{channel} of {values.max():,.0f}") if len(values) else known
-
-
-def _means(
-    sums: Mapping[str, Floats], step_s: float, left_out: LeftOut
-) -> tuple[dict[str, Floats], LeftOut]:
-    """Of each step; what the card, as its other readings show it, cannot read is left out."""
+def _means(sums: Mapping[str, Floats], step_s: float) -> tuple[dict[str, Floats], tuple[int, str]]:
+    """Of each step, without what the card cannot read; how many of these, and one in words."""
     found = {
         channel: np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
         for channel, (total, count) in sums.items()
@@ -163,28 +143,19 @@ def _means(
         1.1 * float(np.median(known)) if len(known := cards_mib[~np.isnan(cards_mib)]) else None,
     )
     if ENERGY in found and POWER not in found:
-        left_out = _without_jumps(found[ENERGY], most["W"] * step_s, left_out)
         found[POWER] = _power_w(found[ENERGY], step_s)
     found.pop(ENERGY, None)
+    count, example = 0, ""
     for channel, values in found.items():
-        wrong = values > _bound(channel, most)
-        left_out = _and(left_out, channel, values[wrong])
+        unit = next(unit for end, unit in COLUMN_UNITS.items() if channel.endswith(end))
+        wrong = values > most[unit]
+        if wrong.any():
+            count += int(wrong.sum())
+            example = f"{channel} of {values[wrong].max():,.0f}"
         values[wrong] = math.nan
-        if channel.endswith("_percent"):
+        if unit == "%":
             np.minimum(values, 100.0, out=values)
-    return found, left_out
-
-
-def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOut:
-    """Leave out totals to which and from which no card gets in a step, as between their steps."""
-    known = np.flatnonzero(~np.isnan(energy_j))
-    rises = np.diff(energy_j[known])
-    # The counter may show late what was drawn in the step before.
-    jumps = (rises < 0) | (rises > most_j * (np.diff(known) + 1))
-    wrong = known[1:-1][jumps[:-1] & jumps[1:]]
-    left_out = _and(left_out, ENERGY, energy_j[wrong])
-    energy_j[wrong] = math.nan
-    return left_out
+    return found, (count, example)
 
 
 def _power_w(energy_j: Floats, step_s: float) -> Floats:

@@ -79,7 +79,7 @@ def check(answer: Any) -> None:
 KEYS = {
     "": "made_at span now shared sets jobs left_out first_pairs kept not_seen to_prove",
     "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
-    "waits",
+    "waits impossible",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
     "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",

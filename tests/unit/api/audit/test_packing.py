@@ -25,7 +25,7 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import LeftOut, Segment, SourceFacts, Watched, gpu_pages, segments
+from advisor_audit.phases import Segment, SourceFacts, Watched, gpu_pages, segments
 from advisor_audit.sources import Owner, Series, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
@@ -273,7 +273,7 @@ def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without
     assert bool(example) == bool(count)
 
 
-def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
+def _page_of(series: Sequence[Series]) -> tuple[list[Segment], tuple[int, str]]:
     metrics = metrics_for({one.metric for one in series})
     site = SourceFacts(metrics=metrics, within="", exporters=frozenset(), step_s=STEP_S)
     pages, _ = gpu_pages(series, site, 0.0, 30)
