@@ -147,9 +147,6 @@ def _is_job(path: Path, *_written: int) -> bool:
 MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
 
-MOST_CARDS = 1024
-"""Cards of which what was learned is kept."""
-
 MOST_KNOWN = 1024
 """Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115."""
 
@@ -177,7 +174,7 @@ class Kept:
         default_factory=dict[str, CheckedCounts | None]
     )
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
-        default_factory=lambda: LRUCache(MOST_CARDS)
+        default_factory=lambda: LRUCache(1024)
     )
     sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
         default_factory=lambda: LRUCache(MOST_KNOWN)
@@ -382,16 +379,13 @@ class _JobsReader:
         )
 
 
-MOST_GPU_MODELS = 64
-"""GPU models whose weights are kept, with the stored points that they are fitted to."""
-
-
 class Weights:
     """Weights of each GPU model, fitted once for each state of the store; for several threads."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._fitting = store, threading.Lock()
-        self._known: LRUCache[str, _Fit] = LRUCache(MOST_GPU_MODELS)
+        # By GPU model, with the stored points that the weights are fitted to.
+        self._known: LRUCache[str, _Fit] = LRUCache(64)
 
     def known_power(self, change: int, found: ProfileSet) -> "KnownPower":
         """What is known of the power of these jobs in a state of the store; may block.

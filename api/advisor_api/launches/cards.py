@@ -10,9 +10,6 @@ from advisor.errors import AdvisorError
 from advisor.settings import Settings
 from advisor_profiling.testbed import list_gpus, open_source
 
-LIST_S = 60.0
-"""A driver is asked so often which GPUs there are; where there is none, that takes as long."""
-
 
 class HostCards:
     """What a driver names on this host; nothing where none answers."""
@@ -25,7 +22,8 @@ class HostCards:
 
     def look(self, held: Collection[str]) -> list[tuple[Gpu, float | None]]:
         """Each GPU with its power, W; of those that are held others read it."""
-        if self._listed_s is None or time.monotonic() - self._listed_s > LIST_S:
+        # Once a minute the driver is asked which GPUs there are.
+        if self._listed_s is None or time.monotonic() - self._listed_s > 60.0:
             self._listed_s, self._gpus = time.monotonic(), []
             with suppress(AdvisorError):
                 self._gpus = list_gpus()

@@ -199,9 +199,6 @@ def _make_folder(folder: Path, mode: int) -> None:
     folder.chmod(mode)
 
 
-STUCK_S = 180.0
-"""An agent that has not looked for so long is started again; a probe that hangs takes 60 s."""
-
 MOST_CONNECTIONS = 64
 """A thread each; Prometheus and the kubelet need two."""
 
@@ -361,7 +358,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _looks(now: _Snapshot) -> bool:
-    return now.looked_s is not None and time.monotonic() - now.looked_s < STUCK_S
+    # Later it is started again; a probe that hangs takes 60 s.
+    return now.looked_s is not None and time.monotonic() - now.looked_s < 180.0
 
 
 def _status(good: bool) -> tuple[int, bytes]:
