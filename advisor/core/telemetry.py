@@ -4,12 +4,11 @@ Measuring and launching read the same sources by the same names; a new sensor is
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters
@@ -72,62 +71,43 @@ UNITS: Mapping[str, str] = MappingProxyType(
 Readings: TypeAlias = Mapping[str, float | None]
 """Values by channel; None where a reading is not available."""
 
-_LARGEST_W, _LARGEST_MIB = 1400.0, 288 * 1024.0
-"""Power limit and memory of the largest known card: B300 and MI355X by their data sheets."""
-
-LARGEST: Mapping[str, float] = MappingProxyType({"MHz": 20_000.0, "°C": 200.0, "MiB/s": 2.0**22})
-"""The most that a sensor of any known card shows, by unit: GDDR7 runs at 14,001 MHz, and NVLink 5
-moves 0.9 TB/s each way."""
-
 
 def most_of(limit_w: float | None, memory_mib: float | None) -> Mapping[str, float]:
     """The most that a reading of a card can be, by its unit; what is above is no reading.
 
-    Drivers give such: power of 3.7 MW, memory of 2^32 - 1 MiB, 4e9 % of activity. A power limit
-    that is none itself counts as not known, as None does: then the largest card's is taken.
+    Drivers give such: power of 3.7 MW, memory of 2^32 - 1 MiB, 4e9 % of activity. Of a card whose
+    limit or memory is not known, or cannot be, those of the largest one count.
     """
-    is_known = limit_w is not None and 0 < limit_w <= 1.5 * _LARGEST_W
-    power_w = 1.5 * (limit_w if is_known and limit_w else _LARGEST_W)
-    return {**LARGEST, "W": power_w, "MiB": memory_mib or _LARGEST_MIB, "%": 110.0}
+    largest_w = 1400.0  # B300 and MI355X, by their data sheets; so are 288 GiB
+    return {
+        "W": 1.5 * (limit_w if limit_w and 0 < limit_w <= 1.5 * largest_w else largest_w),
+        "MiB": memory_mib or 288 * 1024.0,
+        "%": 110.0,
+        "MHz": 20_000.0,  # GDDR7 runs at 14,001
+        "MiB/s": 2.0**22,  # NVLink 5 moves 0.9 TB/s each way
+        "°C": 200.0,
+        "J": 1e15,
+    }
 
 
 NO_POWER = "no power here: rates only"
-"""Of cards without a sensor, such as a vGPU or a Jetson."""
-
-
-class PowerScope(NamedTuple):
-    """Of what the power of a card is, where that is not the GPU as jobs are placed on it.
-
-    Attributes:
-        withheld: Channels that are not given, since they are of something else.
-    """
-
-    withheld: frozenset[str]
-    text: str
-
 
 _SCOPES = {
-    "GH200": PowerScope(
+    "GH200": (
         frozenset({ENERGY_GPU}),
         "the energy counter is of the module with its CPU: power is the instant field's, of the "
         "GPU alone, and is not cross-checked",
     ),
-    "MI250": PowerScope(
+    "MI250": (
         frozenset({POWER_GPU, ENERGY_GPU}),
         f"{NO_POWER}; the first die shows the watts of both, the second none",
     ),
 }
 
 
-def power_scope(model: str) -> PowerScope:
-    """Of what the power of a GPU model is; an empty text: of the GPU."""
-    return next((of for word, of in _SCOPES.items() if word in model), PowerScope(frozenset(), ""))
-
-
-def lacks_power(model: str) -> str:
-    """What is said of a GPU whose power was looked for and not found."""
-    scope = power_scope(model)
-    return scope.text if POWER_GPU in scope.withheld else NO_POWER
+def power_scope(model: str) -> tuple[frozenset[str], str]:
+    """Channels that are of more than a GPU of this model, so are not given, and words for it."""
+    return next((of for word, of in _SCOPES.items() if word in model), (frozenset[str](), ""))
 
 
 _LOG = logging.getLogger("advisor.telemetry")
@@ -158,7 +138,7 @@ class ReadingGate:
     ) -> None:
         self._gpu, self._limit_w, self._clock = gpu, limit_w, clock
         self._most = most_of(gpu.power_limit_w, gpu.memory_mib)
-        self._withheld = power_scope(gpu.model).withheld
+        self._withheld = power_scope(gpu.model)[0]
         self._kept: tuple[float, float] | None = None
         self._doubted: tuple[float, float] | None = None
         self._zero_j, self._dropped, self.left_out = 0.0, 0, ""
@@ -174,14 +154,11 @@ class ReadingGate:
     def _sifted(self, name: str, value: float | None) -> float | None:
         if value is None or name in self._withheld:
             return None
-        if name == ENERGY_GPU and 0 <= value < math.inf:
-            return self._total_j((self._clock(), value))
-        if not 0 <= value <= self._bound(name) and UNITS[name] == "W":
+        if not 0 <= value <= self._most[UNITS[name]]:
             self._most = most_of(self._limit_w(), self._gpu.memory_mib)
-        return value if 0 <= value <= self._bound(name) else self._drop(name, value)
-
-    def _bound(self, name: str) -> float:
-        return self._most.get(UNITS[name], 0.0)
+            if not 0 <= value <= self._most[UNITS[name]]:
+                return self._drop(name, value)
+        return self._total_j((self._clock(), value)) if name == ENERGY_GPU else value
 
     def _total_j(self, now: tuple[float, float]) -> float | None:
         doubted, self._doubted = self._doubted, None
@@ -203,10 +180,9 @@ class ReadingGate:
 
     def _drop(self, name: str, value: float) -> None:
         self._dropped += 1
-        can = "" if name == ENERGY_GPU else f" (at most {self._bound(name):,.0f})"
-        each = f"{name} of {value:,.0f} {UNITS[name]}{can}"
-        more = "s" * (self._dropped > 1)
-        self.left_out = f"{self._dropped:,} impossible reading{more} left out, such as {each}"
+        most = "" if name == ENERGY_GPU else f" (at most {self._most[UNITS[name]]:,.0f})"
+        said = f"impossible reading{'s' * (self._dropped > 1)} left out, such as {name} of"
+        self.left_out = f"{self._dropped:,} {said} {value:,.0f} {UNITS[name]}{most}"
         # Said again whenever there are ten times as many.
         if str(self._dropped).rstrip("0") == "1":
             _LOG.warning("%s: %s", self._gpu.uuid, self.left_out)
@@ -256,8 +232,8 @@ class TelemetrySource(Protocol):
         ...
 
     @property
-    def left_out(self) -> str:
-        """How many readings were impossible so far, and an example; empty: none."""
+    def gates(self) -> Sequence[ReadingGate]:
+        """Those that its readings pass; a replay has none."""
         ...
 
     def read(self, names: Collection[str]) -> Readings:
@@ -303,11 +279,7 @@ class SeveralGpus:
         self._summed = _SUMMED if summed else frozenset[str]()
         self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
         self.channels = first.channels
-
-    @property
-    def left_out(self) -> str:
-        """Of each."""
-        return "; ".join(dict.fromkeys(filter(None, (of.left_out for of in self._sources))))
+        self.gates = [gate for source in sources for gate in source.gates]
 
     def read(self, names: Collection[str]) -> Readings:
         """None where one of them has none."""

@@ -461,7 +461,7 @@ def run_launch(
                 with heard_by(meter.look):
                     state = _run_sets(folder, spec, context, writer, meter, stop_asked)
             finally:
-                writer.warn(*filter(None, (context.source.left_out,)))
+                writer.warn(*(of.left_out for of in context.source.gates if of.left_out))
     except AdvisorError as error:
         writer.blame(error.code, str(error))
     except OSError as error:

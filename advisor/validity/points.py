@@ -43,7 +43,7 @@ from advisor.core.records import (
     grouped,
     is_catching_up,
 )
-from advisor.core.telemetry import lacks_power
+from advisor.core.telemetry import NO_POWER
 from advisor.formats.moments import is_utc
 
 LARGEST_SLOWDOWN = 0.12
@@ -259,8 +259,9 @@ def is_usable(point: SoloPoint) -> bool:
 def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     """Why points of one job on one GPU model make no profile; None where they make one."""
     known = with_solo_flags(points)
-    if no_power(known):
-        return lacks_power(known[0].gpu_model)
+    live = ("nvml", "amd", "dcgm")
+    if known and all(p.power_w is None and (p.source or "").startswith(live) for p in known):
+        return NO_POWER
     shares = {point.share_percent for point in known if not _fault(point)}
     if WHOLE in shares and len(shares) > 1:
         return None
@@ -270,13 +271,6 @@ def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     if not whole:
         return f"there is no point at {WHOLE:g} %"
     return f"at {WHOLE:g} % {', '.join(sorted(set(whole)))}"
-
-
-def no_power(points: Sequence[SoloPoint]) -> bool:
-    """Whether a card that tells no power was measured: measuring there again tells none either."""
-    live = ("nvml", "amd", "dcgm")
-    blind = [p for p in points if p.power_w is None and (p.source or "").startswith(live)]
-    return bool(points) and len(blind) == len(points)
 
 
 def _fault(point: SoloPoint) -> str:

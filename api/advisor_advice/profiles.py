@@ -11,6 +11,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.job import check_one_gpu
 from advisor.core.records import DOUBTFUL, Record, SoloPoint
+from advisor.core.telemetry import NO_POWER
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.kernels import computes_in_bursts
@@ -24,7 +25,7 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor.settings import Settings
-from advisor.validity.points import is_usable, no_power, undisputed, why_no_profile
+from advisor.validity.points import is_usable, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -221,12 +222,12 @@ def no_profile(
             "true",
             fix="measure it again, or remove what one wrote: advisor data delete --written-by NAME",
         )
+    why = why_no_profile(mine) if mine else None
     return InputError(
         f"{name} has no profile",
-        why=(why_no_profile(mine) if mine else None)
-        or "a profile needs 100 % and one smaller share at least, with right results",
+        why=why or "a profile needs 100 % and one smaller share at least, with right results",
         steps=(
-            f"advisor profile {name}   # on {'another' if no_power(mine) else 'the'} GPU",
+            f"advisor profile {name}   # on {'another' if why == NO_POWER else 'the'} GPU",
             "this command again",
         ),
     )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import COUNTER_BOUND, grouped
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, lacks_power, power_scope
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, NO_POWER, POWER_GPU, power_scope
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install
@@ -159,8 +159,9 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
     """Everything that measuring needs of one GPU; nothing of it is changed."""
     name = f"gpu {gpu.index}"
     yield Finding(name, "ok", f"{gpu.model}, {gpu.uuid}, driver {gpu.driver}")
-    if (scope := power_scope(gpu.model)).text:
-        yield _ok_if(POWER_GPU not in scope.withheld, f"{name} power", scope.text, _NO_ENERGY)
+    withheld, text = power_scope(gpu.model)
+    if text:
+        yield _ok_if(POWER_GPU not in withheld, f"{name} power", text, _NO_ENERGY)
     if gpu.vendor != "nvidia":
         return
     mode = f"{name} mode"
@@ -229,14 +230,13 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
             f"{c.name} ({c.kind}, {c.unit})" for c in source.channels if c.name not in COUNTERS
         ]
         yield Finding(f"gpu {gpu.index} telemetry", "ok", ", ".join(shown))
-        if source.left_out:
-            fix = "if more come, look at `dmesg` and the driver"
-            yield Finding(f"gpu {gpu.index} readings", "warning", source.left_out, fix)
+        for said in (gate.left_out for gate in source.gates if gate.left_out):
+            yield Finding(f"gpu {gpu.index} readings", "warning", said, "look at `dmesg`")
     name, gap = f"gpu {gpu.index} energy", window.counter_gap
     if window.power is None:
-        yield Finding(f"gpu {gpu.index} power", "warning", lacks_power(gpu.model), _NO_ENERGY)
+        yield Finding(f"gpu {gpu.index} power", "warning", NO_POWER, _NO_ENERGY)
     elif window.counter_power_w is None or gap is None:
-        if ENERGY_GPU not in power_scope(gpu.model).withheld:
+        if ENERGY_GPU not in power_scope(gpu.model)[0]:
             yield Finding(name, "warning", "no energy counter", "power is not cross-checked")
     else:
         both = f"counter {window.counter_power_w:.1f} W, instant power {window.power.mean:.1f} W"

@@ -549,7 +549,7 @@ class _ReplaySource:
         power_factor: What its power is multiplied by, for a replay with noise.
     """
 
-    name, left_out = REPLAY_SOURCE, ""
+    name, gates = REPLAY_SOURCE, ()
     interval_s = 0.02
 
     def __init__(

@@ -1,11 +1,19 @@
 """A telemetry source that follows a script on a virtual clock."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Counters
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, Channel, Readings, channels_of
+from advisor.core.telemetry import (
+    COUNTERS,
+    ENERGY_GPU,
+    POWER_GPU,
+    Channel,
+    ReadingGate,
+    Readings,
+    channels_of,
+)
 from advisor_profiling.window import VirtualClock
 
 GPU = Gpu(uuid="GPU-1", model="Test GPU", units_total=132, memory_mib=1000)
@@ -22,7 +30,7 @@ class ScriptedSource:
     throttle: Callable[[float], tuple[str, ...] | None] = lambda _: ()
     name: str = "scripted"
     interval_s: float = 0.02
-    left_out: str = ""
+    gates: Sequence[ReadingGate] = ()
     gpu: Gpu = GPU
 
     def __post_init__(self) -> None:

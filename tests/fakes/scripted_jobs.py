@@ -1,6 +1,6 @@
 """A launched pair on a clock that a test moves: jobs, their limits and telemetry, no process."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ import pytest
 
 from advisor.core.gpu import EQUAL, Gpu, Share, Split
 from advisor.core.job import NOTHING, Job, Reported
-from advisor.core.telemetry import ENERGY_GPU, Readings, TelemetrySource
+from advisor.core.telemetry import ENERGY_GPU, ReadingGate, Readings, TelemetrySource
 from advisor.errors import AdvisorError, JobError, SourceError
 from advisor.launch import set_monitor
 from advisor.launch.set_monitor import Renew, SetMonitor
@@ -304,7 +304,7 @@ class Meter:
     power_w: float | None = 400.0
     total_j: float = 5000.0
     stalls_s: list[float] = field(default_factory=list[float])
-    left_out: str = ""
+    gates: Sequence[ReadingGate] = ()
     _read_s: float = 1000.0
 
     def read(self, names: Collection[str]) -> Readings:

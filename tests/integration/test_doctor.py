@@ -85,13 +85,13 @@ def test_broken_host(host: FakeHost) -> None:
 def test_sensors_that_are_of_something_else_are_named(host: FakeHost) -> None:
     """A vGPU has no power, a GH200's counter is of its module: neither is called right."""
     card = FakeNvml(host.libraries, host.folder / "nvml")
-    card.write(gpu=0, name="NVIDIA GH200 480GB", memory_used_mib=2**32 - 1)
+    card.write(gpu=0, name="NVIDIA GH200 480GB", sm_clock_mhz=2**31)
     done = host.advisor("doctor", "--json", ADVISOR_DCGM_URL=NOWHERE)
     found = {row["check"]: row["found"] for row in json.loads(done.stdout)["findings"]}
     assert "of the module" in found["gpu 0 power"]
     assert "gpu 0 energy" not in found
     assert "energy.gpu" not in found["gpu 0 telemetry"]
-    assert "memory.used of 4,294,967,295 MiB (at most 143,771)" in found["gpu 0 readings"]
+    assert "clock.sm of 2,147,483,648 MHz (at most 20,000)" in found["gpu 0 readings"]
     no = dict.fromkeys(("power_instant", "power_usage", "energy_mj"), error(3))
     card.write(gpu=0, name="GRID A100", **no)
     shown = " ".join(host.advisor("doctor", ADVISOR_DCGM_URL=NOWHERE).stdout.split())

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from advisor.core.job import check_one_gpu
 from advisor.core.records import SoloPoint
+from advisor.core.telemetry import NO_POWER
 from advisor.errors import InputError
 from advisor.formats.rows import from_row, to_row
 from advisor.settings import Settings, read_settings
-from advisor.validity.points import no_power
 from advisor_cli.console import AsJson, as_json_text, grouped, plain_console, say, show_chart
 from advisor_cli.measure.profile_here import Profiled, ProfileRequest, measure, named_job
 from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of, stoppable
@@ -53,7 +53,7 @@ def profile(
     name = found.job.name
     if found.lacking:
         here = f"advisor profile {name} --shares 50,100"
-        after = "measure it on a card that tells its power" if no_power(found.points) else here
+        after = "measure it on a card that tells its power" if found.lacking == NO_POWER else here
         say(f"no profile yet: {found.lacking}; next: {after}")
     elif asked.name is not None:
         say(f"next: advisor recommend {name}")

@@ -72,7 +72,7 @@ class AmdSource:
         self._smi = _Smi()
         with undone_by(self._smi.close):
             self._device, self.gpu = _find(self._smi, uuid)
-        self._gate = ReadingGate(self.gpu, self._limit_w)
+        (self._gate,) = self.gates = (ReadingGate(self.gpu, lambda: self._readers[POWER_LIMIT]()),)
         self._readers: dict[str, Callable[[], float | None]] = {
             POWER_GPU: self._power_w,
             ENERGY_GPU: self._energy_j,
@@ -80,7 +80,7 @@ class AmdSource:
             CLOCK_MEMORY: lambda: self._clock_mhz(1),
             TEMPERATURE_GPU: self._temperature_c,
             MEMORY_USED: lambda: _number(self._read("amdsmi_get_gpu_vram_usage"), "vram_used"),
-            POWER_LIMIT: self._limit_w,
+            POWER_LIMIT: lambda: _power_limit_w(self._read("amdsmi_get_power_info")),
             _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
         }
         with undone_by(self._smi.close):
@@ -88,11 +88,6 @@ class AmdSource:
         # The activity of the memory controller is of the moment here.
         usual = channels_of(name for name in found if name != _MEMORY_BUSY)
         self.channels = (*usual, *(Channel(name) for name in found if name == _MEMORY_BUSY))
-
-    @property
-    def left_out(self) -> str:
-        """Of its readings so far."""
-        return self._gate.left_out
 
     def read(self, names: Collection[str]) -> Readings:
         """Memory activity is what the memory controller says at the time of this call."""
@@ -120,9 +115,6 @@ class AmdSource:
     def close(self) -> None:
         """Shut AMD SMI down."""
         self._smi.close()
-
-    def _limit_w(self) -> float | None:
-        return _power_limit_w(self._read("amdsmi_get_power_info"))
 
     def _power_w(self) -> float | None:
         """Power of the socket; MI300 has the current one, MI200 only an average."""

@@ -237,7 +237,7 @@ class DcgmSource:
                     f" restart it:\n{csv_lines(missing)}\n"
                 ),
             )
-        self._gate = ReadingGate(gpu, lambda: self._limit_w, clock)
+        (self._gate,) = self.gates = (ReadingGate(gpu, lambda: self._limit_w, clock),)
         self._values = self._sifted(text)
         self._asked_s = self._changed_s = clock()
 
@@ -245,11 +245,6 @@ class DcgmSource:
     def channels(self) -> tuple[Channel, ...]:
         """What the exporter has shown of the GPU."""
         return channels_of(name for name in self._values if name != THROTTLE_MASK)
-
-    @property
-    def left_out(self) -> str:
-        """Of what it collected so far."""
-        return self._gate.left_out
 
     def read(self, names: Collection[str]) -> Readings:
         """Counters are averages of the collections that appeared since `start_window`.

@@ -328,7 +328,7 @@ class NvmlSource:
             self._gpm = _Gpm(self._device)
         has_instant = any(channel.name == POWER_GPU for channel in self._power.channels)
         self.name = "nvml" if has_instant else "nvml-power-usage"
-        self._gate = ReadingGate(self.gpu, lambda: _power_limit_w(self._device))
+        (self._gate,) = self.gates = (ReadingGate(self.gpu, lambda: _power_limit_w(self._device)),)
         self._readers = _READERS | {_MEMORY_BUSY.name: _memory_busy_percent}
         if not has_instant:
             self._readers[POWER_GPU] = lambda device: _scaled(
@@ -347,11 +347,6 @@ class NvmlSource:
             *(channel for channel in alone if channel.name in found),
             *channels_of(self._gpm.channels),
         )
-
-    @property
-    def left_out(self) -> str:
-        """Of its readings so far."""
-        return self._gate.left_out
 
     def read(self, names: Collection[str]) -> Readings:
         """Means since `start_window` are GPM's, which are read last: it may have to wait."""

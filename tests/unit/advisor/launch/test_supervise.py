@@ -18,7 +18,7 @@ from advisor.core.gpu import EQUAL, Gpu, MemoryFit, Split, without_limits
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import Interval
 from advisor.core.records import Observation
-from advisor.core.telemetry import TelemetrySource
+from advisor.core.telemetry import POWER_GPU, ReadingGate, TelemetrySource
 from advisor.errors import (
     BusyError,
     InputError,
@@ -76,6 +76,7 @@ class Launch:
         patch.setattr(supervise, "Newcomers", partial(Newcomers, run=at_once))
         patch.setattr(supervise, "in_thread", at_once)
         self.stop_s, self.events = float("inf"), dict[float, Callable[[], object]]()
+        self.gate = ReadingGate(GPU, lambda: 700.0)
         self.gpu, self.backend = GPU, dict[str, Any]()
         self.open_error, self.looks = cast("Exception | None", None), 0
         self.renew: Renew | None = None
@@ -108,7 +109,7 @@ class Launch:
             raise self.open_error
         yield LaunchContext(
             gpu=self.gpu,
-            source=cast("TelemetrySource", Meter(self.clock)),
+            source=cast("TelemetrySource", Meter(self.clock, gates=[self.gate])),
             environment={"PATH": "/bin"},
             open_backend=self._open_backend,
             remember=self.remembered.append,
@@ -234,6 +235,15 @@ def test_a_set_that_fails_lets_the_next_begin_where_the_gpu_can_be_shared(
     assert all(job.stops for job in launch.jobs)
     ended = [one for one in launch.written if one.pair_number == 0][-1]
     assert "running" not in {job.outcome for job in ended.jobs}
+
+
+def test_impossible_readings_are_said_at_the_end(launch: Launch) -> None:
+    """With their number; they end nothing."""
+    launch.scripts |= {name: ends(20) for name in "ab"}
+    launch.events[10] = lambda: [launch.gate.sift({POWER_GPU: 3.7e6}) for _ in range(3)]
+    last = launch.run(together("a", "b"))
+    assert last.state == "finished"
+    assert [text for text in last.warnings if "3 impossible readings left out" in text]
 
 
 def test_sets_run_one_after_the_other_and_add_up(launch: Launch) -> None:

@@ -240,7 +240,8 @@ def test_what_the_card_cannot_read_is_left_out_and_counted(
         "power.gpu": None, "counter.sm_active": 25, "clock.sm": 1410, "energy.gpu": 10,
     }  # fmt: skip
     assert (
-        source.left_out == "6 impossible readings left out, such as energy.gpu of 9,000,000,000 J"
+        source.gates[0].left_out
+        == "6 impossible readings left out, such as energy.gpu of 9,000,000,000 J"
     )
 
 

@@ -142,7 +142,7 @@ for power_mw, energy_mj in ((3_700_000_000, 9_000_000_000_000_000), (640_000, 91
     put("power_mw", power_mw), put("energy_mj", energy_mj), put("memory_used_mib", 2**32 - 1)
     found.append(s.read(["power.gpu", "energy.gpu", "memory.used", "clock.sm"]))
     put("power_limit_mw", 700_000)
-show([found, s.left_out[:22]])
+show([found, s.gates[0].left_out[:22]])
 """
     (first, second), said = ask(script)
     none = {"power.gpu": None, "energy.gpu": None, "memory.used": None, "clock.sm": 1980.0}
