@@ -36,8 +36,8 @@ OVER_LIMIT: Final = 1.015
 """No card draws more than this part of its power limit over a window: of 2,191 bundled points of
 pairs the most is 1.014."""
 
+# How columns of counters end, and their units.
 _ENDS = {"_percent": "%", "_mib_per_s": "MiB/s"}
-"""How columns of counters end, and their units."""
 
 
 def _counter(column: str) -> tuple[str, str]:

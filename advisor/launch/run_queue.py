@@ -144,11 +144,11 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
         yield QueueFile(queues / f"{name}.json")
 
 
-LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
-"""How jobs stand in a launch that is over, if they came to no end of their own."""
+# How jobs stand in a launch that is over, if they came to no end of their own.
+_LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
 
+# Codes of what goes wrong with one job while it starts; whoever started with it has no part.
 _STARTS_ALONE = ("job", "job-hung")
-"""Codes of what goes wrong with one job while it starts; whoever started with it has no part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ def _came(
     outcome, name = job.status.outcome, job.status.job
     if outcome == "finished":
         return "finished"
-    if outcome not in LOST:
+    if outcome not in _LOST:
         return "failed"
     if seen.stop_asked:
         is_server = job.part.job.offered_rate is not None

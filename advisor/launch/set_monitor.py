@@ -34,9 +34,9 @@ from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
 from advisor.runtime.running_job import RunningJob, check_limits, is_seen
 
+# How often the driver is asked who computes, and how often each job must be a client itself: one
+# that repeats a short command is none in between.
 _ASK_S, _LIMIT_S = 1.0, 15.0
-"""How often the driver is asked who computes, and how often each job must be a client itself: one
-that repeats a short command is none in between."""
 
 
 Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], tuple[Forecast, tuple[str, ...]]]

@@ -563,14 +563,14 @@ def _above_idle(profile: Profile, above_w: float) -> Profile:
 
 JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]
 
-LOW_SHARE_PERCENT = 35.0
-"""Below, a job of `BY_SHARE` is harder to predict: how its rate falls there differs most."""
+# Below, a job of `_BY_SHARE` is harder to predict: how its rate falls there differs most.
+_LOW_SHARE_PERCENT = 35.0
 
 LEAST_ACTIVE_PERCENT = 50.0
 """A job whose SMs are active less alone on the whole GPU is launch-bound."""
 
-BY_SHARE = ("launch-bound", "filling beside filling")
-"""Situations of a job in which it matters how large its share is."""
+# Situations of a job in which it matters how large its share is.
+_BY_SHARE = ("launch-bound", "filling beside filling")
 
 
 def is_launch_bound(profile: Profile) -> bool:
@@ -598,8 +598,8 @@ def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) 
     if own == "filling":
         hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)
         situation = f"filling beside {hardest}"
-    if situation in BY_SHARE and share_percent < LOW_SHARE_PERCENT:
-        return f"{place}, {situation}, below {LOW_SHARE_PERCENT:g} %"
+    if situation in _BY_SHARE and share_percent < _LOW_SHARE_PERCENT:
+        return f"{place}, {situation}, below {_LOW_SHARE_PERCENT:g} %"
     return f"{place}, {situation}"
 
 

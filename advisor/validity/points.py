@@ -71,9 +71,9 @@ SAME_CLOCK = 0.03
 SAME_ARITHMETIC = 0.10
 """Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
 
-NO_MEASURE = DOUBTFUL - {UNREAD}
-"""Flags of points that others are not compared with. Wrong results take less energy, never more, so
-a point whose results nobody read condemns no other."""
+# Flags of points that others are not compared with. Wrong results take less energy, never more,
+# so a point whose results nobody read condemns no other.
+_NO_MEASURE = DOUBTFUL - {UNREAD}
 
 ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
 
@@ -174,7 +174,7 @@ def expected_energy_j(
         other
         for other in sweep
         if other.share_percent > point.share_percent
-        and NO_MEASURE.isdisjoint(other.flags)
+        and _NO_MEASURE.isdisjoint(other.flags)
         and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
         and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
     }

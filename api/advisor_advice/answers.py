@@ -93,8 +93,8 @@ from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
 if TYPE_CHECKING:
     from advisor_power.components import KnownPower
 
+# How many features outside of the training data are named; there can be dozens.
 _NAMED = 3
-"""How many features outside of the training data are named; there can be dozens."""
 
 
 def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
@@ -578,8 +578,8 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
 DIGITS = 4
 """Of a part of 1, which hundreds of pairs give; none is known better."""
 
-ENOUGH_SPEED = 0.95
-"""Of the whole GPU: a size that keeps it costs a job alone next to nothing."""
+# Of the whole GPU: a size that keeps it costs a job alone next to nothing.
+_ENOUGH_SPEED = 0.95
 
 
 def best_partners(
@@ -622,10 +622,10 @@ def best_partners(
 
 
 def best_size(profile: Profile) -> Size | None:
-    """The smallest measured share that keeps `ENOUGH_SPEED`; None: only the whole GPU does."""
+    """The smallest measured share that keeps `_ENOUGH_SPEED`; None: only the whole GPU does."""
     speeds = profile.values["rate"] / profile.whole_gpu_rate
     for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True):
-        if speed >= ENOUGH_SPEED and share < profile.shares[-1]:
+        if speed >= _ENOUGH_SPEED and share < profile.shares[-1]:
             p99_ms = profile.serving and profile.serving.p99_alone_ms(share)
             return Size(share_percent=share, speed=speed, latency_p99_ms=p99_ms)
     return None

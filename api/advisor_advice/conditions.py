@@ -288,8 +288,8 @@ MOST_JOBS = 50
 
 MOST_POINTS = 100
 
-RATE_ERROR, MOST_ERROR = 0.03, 0.2
-"""Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative."""
+# Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative.
+_RATE_ERROR, _MOST_ERROR = 0.03, 0.2
 
 
 FittedKernels: TypeAlias = Mapping[tuple[str, str], Kernels]
@@ -561,7 +561,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
             n = probe.kernels.per_unit
             told = kernels_beside(
                 *(
-                    MeanEstimate(rate, RATE_ERROR * rate)
+                    MeanEstimate(rate, _RATE_ERROR * rate)
                     for rate in (
                         profile.whole_gpu_rate,
                         part.rate,
@@ -570,7 +570,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
                     )
                 )
             )
-            if told["kernels_per_unit_stderr"] < MOST_ERROR * told["kernels_per_unit"]:
+            if told["kernels_per_unit_stderr"] < _MOST_ERROR * told["kernels_per_unit"]:
                 kernels = Kernels(
                     per_unit=told["kernels_per_unit"],
                     per_unit_stderr=told["kernels_per_unit_stderr"],
@@ -648,8 +648,8 @@ class DriftPredictor:
         return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)
 
 
+# Rate and power of jobs alone on the whole GPU, by run, card and job.
 _Alone: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
-"""Rate and power of jobs alone on the whole GPU, by run, card and job."""
 
 
 def measured_windows(

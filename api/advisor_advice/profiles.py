@@ -32,11 +32,11 @@ from advisor_data.files import read_points
 from advisor_data.known import checked_counts
 from advisor_models.one_window import bundled_head
 
+# How many jobs without a profile are named; a placement can have hundreds.
 _NAMED = 3
-"""How many jobs without a profile are named; a placement can have hundreds."""
 
+# Profiles of one job by GPU model.
 _Profiles = Mapping[str, Profile]
-"""Profiles of one job by GPU model."""
 
 
 @dataclass(frozen=True, slots=True)

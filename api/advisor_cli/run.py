@@ -53,9 +53,9 @@ from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, speed_text, unread_text
 from advisor_profiling.testbed import find_gpu, with_units
 
+# Of a job; `ended` is a server that was ended with the last batch job; of the launch of a
+# `silent` one nothing was heard for 10 s.
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
-"""Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
-one nothing was heard for 10 s."""
 
 _STATES: Mapping[str, _State] = {
     "waiting": "starting",
@@ -397,8 +397,8 @@ def _first(job: _RunJob) -> str:
 
 _SUFFIXES = (".yaml", ".yml")
 
+# Exit codes by what came of the queue.
 _CODES = {"done": 0, "stopped": STOPPED}
-"""Exit codes by what came of the queue."""
 
 
 def run(

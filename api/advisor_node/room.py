@@ -337,8 +337,8 @@ def idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     return min((power_w for power_w in known if power_w is not None), default=None)
 
 
+# Asks the service for the points of a job on a GPU model; raises a `ClientError`.
 _Profiles = Callable[[str, str], ProfilePoints]
-"""Asks the service for the points of a job on a GPU model; raises a `ClientError`."""
 
 ASK_AGAIN_S = 60.0
 """A profile that was not to be had, or was, is asked for again after this time: it may change."""

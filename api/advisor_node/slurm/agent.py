@@ -136,8 +136,8 @@ def parse_status(text: str) -> State:
     return "stopped" if int(text) & 0x7F in (signal.SIGTERM, signal.SIGKILL) else "failed"
 
 
+# What the TaskProlog sets: each daemon has one GPU and calls it 0.
 _ONLY_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
-"""What the TaskProlog sets: each daemon has one GPU and calls it 0."""
 
 
 class UserDaemon:
