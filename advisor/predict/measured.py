@@ -212,21 +212,11 @@ class MeasuredPredictor:
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            found = _beyond(found, profiles, self._of_few(tuple(fewer), split), fewer)
+            names = {profile.job for profile in fewer}
+            own = tuple((j, tuple(of)) for j, of in self._windows.items() if names.issuperset(j))
+            known = of_few(self._predictor, own, self._gpu_uuid, tuple(fewer), split)
+            found = _beyond(found, profiles, known, fewer)
         return found
-
-    def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
-        return of_few(
-            self._predictor,
-            tuple(
-                (jobs, tuple(of_jobs))
-                for jobs, of_jobs in self._windows.items()
-                if {profile.job for profile in profiles}.issuperset(jobs)
-            ),
-            self._gpu_uuid,
-            profiles,
-            split,
-        )
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]

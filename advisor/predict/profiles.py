@@ -16,7 +16,6 @@ import functools
 import itertools
 import math
 import statistics
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -99,14 +98,9 @@ class Serving:
     def p99_alone_ms(self, share_percent: float) -> float | None:
         """Alone at that share, linear between measured shares; None outside of them."""
         shares = [share for share, _ in self.latency_p99_ms]
-        place = bisect_left(shares, share_percent)
-        if place == len(shares) or share_percent < shares[0]:
+        if not shares or not shares[0] <= share_percent <= shares[-1]:
             return None
-        above, above_ms = self.latency_p99_ms[place]
-        if above == share_percent:
-            return above_ms
-        below, below_ms = self.latency_p99_ms[place - 1]
-        return below_ms + (above_ms - below_ms) * (share_percent - below) / (above - below)
+        return float(np.interp(share_percent, shares, [ms for _, ms in self.latency_p99_ms]))
 
 
 def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
@@ -450,10 +444,9 @@ def _per_active_percent(profile: Profile) -> float:
 
 def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
     """Of points on the whole GPU, the newest whose results are right."""
-    for point in sorted(whole, key=lambda p: p.started_at, reverse=True):
-        if point.results == "right" and point.reported and point.job_hash:
-            return point.job_hash, point.reported
-    return None
+    newest_first = sorted(whole, key=lambda p: p.started_at, reverse=True)
+    told = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
+    return next(((job_hash, values) for job_hash, values in told if job_hash and values), None)
 
 
 def _middle(values: Sequence[float | None]) -> float:
@@ -605,7 +598,5 @@ def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) 
 
 def of_pair(kinds: Collection[str], place: str) -> str:
     """The situation of jobs together."""
-    for kind in ("server", "launch-bound"):
-        if kind in kinds:
-            return f"{place}, with a {kind}"
-    return f"{place}, both fill"
+    with_a = (f"with a {kind}" for kind in ("server", "launch-bound") if kind in kinds)
+    return f"{place}, {next(with_a, 'both fill')}"

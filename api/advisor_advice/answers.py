@@ -120,35 +120,41 @@ def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ModelAdvice:
-    """A decision, and what it is by."""
+    """A decision, and what it is by.
+
+    Attributes:
+        warnings: What a reader should know before doing it.
+        reasons: Why this option.
+        card: By which power was corrected for the card; None: it was not.
+        measured: Of these jobs together; the answer takes it in.
+        gpus: What each GPU runs, where the jobs do not share one.
+        replicas: Of one job alone, how many copies of it; the decision is on the best number.
+    """
 
     decision: Decision
     manifest: Manifest
     warnings: tuple[str, ...]
-    """What a reader should know before doing it."""
     reasons: tuple[str, ...]
-    """Why this option."""
     card: CardFactor | None = None
-    """By which power was corrected for the card; None: it was not."""
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
-    """Of these jobs together; the answer takes it in."""
     gpus: tuple[str, ...] = ()
-    """What each GPU runs, where the jobs do not share one."""
     replicas: Replicas | None = None
-    """Of one job alone, how many copies of it; the decision is on the best number of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KnownSet:
-    """Two to seven jobs with their predictions and warnings, ready for any request."""
+    """Two to seven jobs with their predictions and warnings, ready for any request.
+
+    Attributes:
+        warnings: Whatever is wanted.
+    """
 
     known: KnownJobs
     outlook: Outlook
     warnings: tuple[str, ...]
-    """Whatever is wanted."""
+    # Features that no training data had, by the split that was chosen.
     _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
-    """Features that no training data had, by the split that was chosen."""
 
     def decide(self, request: Request, running: Running | None = None) -> Decision:
         """How the jobs are to run; all but the last may be running.

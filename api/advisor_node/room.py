@@ -38,6 +38,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     divide_energy,
+    grouped,
 )
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
@@ -129,16 +130,12 @@ class GpuUsers:
 def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     """The processes on a GPU, by the uid of their pod or batch job; those of none are left out."""
     clients = sight.clients or frozenset()
-    found: dict[str, GpuUsers] = {}
-    for pid in clients | sight.computing:
-        if uid := tenant_of(pid):
-            known = found.get(uid, GpuUsers())
-            found[uid] = (
-                GpuUsers(known.clients | {pid}, known.outside)
-                if pid in clients
-                else GpuUsers(known.clients, known.outside | {pid})
-            )
-    return found
+    by_uid = grouped(clients | sight.computing, tenant_of)
+    return {
+        uid: GpuUsers(clients.intersection(p), frozenset(p) - clients)
+        for uid, p in by_uid.items()
+        if uid
+    }
 
 
 def prove(
