@@ -312,13 +312,10 @@ class MemoryFit:
         `bounds_mib` is at how much the memory of each of them is bounded, the first of the jobs;
         None: at nothing.
         """
-        if self.most_mib is not None:
-            kept_mib = self._kept_mib
-            for job, bound_mib in enumerate(bounds_mib):
-                others_mib = sum(kept_mib) - kept_mib[job]
-                if bound_mib is not None and bound_mib + others_mib > self.most_mib:
-                    return job
-        return None
+        kept_mib, most_mib = self._kept_mib, math.inf if self.most_mib is None else self.most_mib
+        bounded = ((job, mib) for job, mib in enumerate(bounds_mib) if mib is not None)
+        crowding = (n for n, mib in bounded if mib + sum(kept_mib) - kept_mib[n] > most_mib)
+        return next(crowding, None)
 
     @property
     def _kept_mib(self) -> list[int]:

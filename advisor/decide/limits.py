@@ -182,9 +182,7 @@ def sure_p99_ms(beside: Interval, chance: float) -> float:
 
 def with_card_memory(request: Request, gpu_model: str) -> Request:
     """The request with the memory of a card of that model, where it has none and it is known."""
-    if request.memory_mib is not None:
-        return request
-    return replace(request, memory_mib=MEMORY_MIB.get(gpu_model))
+    return replace(request, memory_mib=request.memory_mib or MEMORY_MIB.get(gpu_model))
 
 
 def check_limits(request: Request, profiles: Sequence[Profile]) -> None:

@@ -259,11 +259,14 @@ def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
     # One that never ran took no energy.
     never_ran = not seen.status.overlap_s and seen.status.whole_energy_j is None
     energy_j = 0.0 if never_ran else seen.status.whole_energy_j
+    ended_at = seen.status.ended_at or seen.status.updated_at
+    begun_at = seen.status.started_at or ended_at
+    begun, ended_then = map(datetime.fromisoformat, (begun_at, ended_at))
     return replace(
         record,
         launches=tuple(name for name in record.launches if name != seen.launch_id),
         ended=(*record.ended, *ended),
-        held_s=record.held_s + _held_s(seen.status),
+        held_s=record.held_s + max(0.0, (ended_then - begun).total_seconds()),
         starts_j=record.starts_j + (seen.status.starts_energy_j or 0.0),
         unwatched_s=record.unwatched_s + seen.status.unwatched_s,
         energy_j=None
@@ -334,11 +337,3 @@ def _came(
     # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
     is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
     return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
-
-
-def _held_s(status: LaunchStatus) -> float:
-    ended_at = status.ended_at or status.updated_at
-    if status.started_at is None:
-        return 0.0
-    begun, ended = map(datetime.fromisoformat, (status.started_at, ended_at))
-    return max(0.0, (ended - begun).total_seconds())

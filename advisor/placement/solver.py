@@ -217,11 +217,11 @@ def _part(started: float, time_limit_s: float) -> float:
 
 
 def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
-    found: list[SetSearch] = []
-    for a in answers:
-        worth, cards = np.split(duals, [len(a.placing.kinds)])
-        found.append(SetSearch(a, worth, float(cards[a.number]), closely=closely))
-    return found
+    return [
+        SetSearch(a, worth, float(cards[a.number]), closely=closely)
+        for a in answers
+        for worth, cards in [np.split(duals, [len(a.placing.kinds)])]
+    ]
 
 
 def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
@@ -296,11 +296,7 @@ def _seat_waiting(
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
-    seated = Counter[int]()
-    for one, count in used.items():
-        for kind in one.kinds:
-            seated[kind] += count
-    return seated
+    return Counter(kind for one, count in used.items() for kind in one.kinds * count)
 
 
 def _plan(
@@ -352,7 +348,6 @@ _BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
 _Seats: TypeAlias = tuple[int, tuple[int, ...]]
 
 
-@dataclass(slots=True, eq=False)
 class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
 
@@ -362,17 +357,11 @@ class _Master:
         rest_costs: Of a waiting job of each kind; at once also of an empty card of each pool.
     """
 
-    placing: Placing
-    spare: bool = True
-    sets: list[PlacedSet] = field(default_factory=list[PlacedSet])
-    rest_costs: list[float] = field(default_factory=list[float])
-    _program: highspy.Highs = field(default_factory=highspy.Highs)
-    _seated: Floats = field(init=False)
-    _settled: set[_Seats] = field(default_factory=set[_Seats])
-    _refused: set[_Seats] = field(default_factory=set[_Seats])
-
-    def __post_init__(self) -> None:
-        self._seated = np.zeros((0, len(self.placing.kinds)))
+    def __init__(self, placing: Placing, *, spare: bool) -> None:
+        self.placing, self.spare, self._program = placing, spare, highspy.Highs()
+        self.sets, self.rest_costs = list[PlacedSet](), list[float]()
+        self._settled, self._refused = set[_Seats](), set[_Seats]()
+        self._seated: Floats = np.zeros((0, len(self.placing.kinds)))
         for name, value in {"output_flag": False, "threads": 1}.items():
             self._program.setOptionValue(name, value)
         for count in self.placing.counts:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.objectives import Interval
-from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint
+from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint, grouped
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
@@ -107,10 +107,9 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     """What points of one job on one GPU model tell; None: it answers no requests."""
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
-    latencies: dict[float, list[float]] = {}
-    for point in [point for point in points if BACKLOG not in point.flags] or points:
-        if point.latency_p99_ms is not None:
-            latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
+    steady = [point for point in points if BACKLOG not in point.flags] or points
+    told = [(p.share_percent, p.latency_p99_ms) for p in steady if p.latency_p99_ms is not None]
+    latencies = {share: [ms for at, ms in told if at == share] for share, _ in told}
     if not (offered or latencies):
         return None
     if latencies:  # more SMs answer no later, where the window of the whole GPU had a backlog
@@ -323,21 +322,18 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     points of which the results are wrong, or that lack the rate or the power. Rates do not fall
     with the share: `advisor.predict.profiles`.
     """
-    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
-    for point in with_solo_flags(points):
-        shares = groups.setdefault((point.job, point.gpu_model), {})
-        shares.setdefault(point.share_percent, []).append(point)
+    groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
     found: dict[tuple[str, str], Profile] = {}
-    for key, shares in sorted(groups.items()):
+    for key, of_job in sorted(groups.items()):
         # A job that holds another number of GPUs than before is another one.
-        held = max((p for group in shares.values() for p in group), key=lambda p: p.started_at).gpus
+        held = max(of_job, key=lambda p: p.started_at).gpus
         best = {
             share: _undoubted(p for p in group if is_usable(p) and p.gpus == held)
-            for share, group in shares.items()
+            for share, group in grouped(of_job, lambda point: point.share_percent).items()
         }
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
-            right, wrong = own_results(p for group in shares.values() for p in group)
+            right, wrong = own_results(of_job)
             found[key] = replace(
                 _smoothed(p for group in best.values() for p in group),
                 reported=_reported(best[WHOLE]),

@@ -287,11 +287,11 @@ def own_results(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[
     than the job tolerates. A count with both is wrong. Points of which no results were read say
     nothing.
     """
-    counts: dict[str | None, set[int]] = {}
-    for point in points:
-        if point.units_granted:
-            counts.setdefault(point.results, set()).add(point.units_granted)
-    right, wrong, differ = (counts.get(name, set()) for name in ("right", "wrong", "differ"))
+    read = [(point.results, point.units_granted) for point in points if point.units_granted]
+    right, wrong, differ = (
+        {units for results, units in read if results == name}
+        for name in ("right", "wrong", "differ")
+    )
     return frozenset(right - wrong - differ), frozenset(wrong | differ)
 
 
