@@ -374,11 +374,7 @@ def priced(objective: Objective, prices: Prices) -> Objective:
             )
         return replace(objective, value=prices.cost_ratio)
     if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-
-        def with_host(result: SplitResult) -> float:
-            return objective.value(prices.with_host(result))
-
-        return replace(objective, value=with_host)
+        return replace(objective, value=lambda r: objective.value(prices.with_host(r)))
     return objective
 
 

@@ -281,13 +281,8 @@ def waiting(
     """Jobs that are neither done nor in a launch, in the order of the queue."""
     taken = Counter(one.job for one in record.ended if one.came != "lost")
     taken.update(job.status.job for launch in seen for job in launch.jobs)
-    left: list[str] = []
-    for job in jobs:
-        if taken[job] > 0:
-            taken[job] -= 1
-        else:
-            left.append(job)
-    return tuple(left)
+    # Of equal jobs the first ones were taken.
+    return tuple(job for n, job in enumerate(jobs) if jobs[:n].count(job) >= taken[job])
 
 
 def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]]:

@@ -1,7 +1,7 @@
 """`advisor run`: a queue of jobs on the GPUs of this host, until all are done."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -616,12 +616,8 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
 
 def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
-    waiting = [*look.waiting]
-    for _, ways in first:
-        for job in ways[0].jobs:
-            if job.name in waiting:
-                waiting.remove(job.name)
-    return waiting
+    taken, names = Counter(job.name for _, ways in first for job in ways[0].jobs), look.waiting
+    return [name for n, name in enumerate(names) if names[:n].count(name) >= taken[name]]
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
