@@ -851,11 +851,6 @@ def keep_looking(look: Callable[[], object], stop: threading.Event) -> Iterator[
         yield
 
 
-def references_of(service: Client) -> ReferenceCache:
-    """What the service knows of jobs alone."""
-    return ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
-
-
 def power_source(gpu: Gpu, settings: Settings) -> TelemetrySource | None:
     """The telemetry of a GPU; None, and a line in the log, where there is none."""
     try:
