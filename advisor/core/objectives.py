@@ -374,7 +374,8 @@ def priced(objective: Objective, prices: Prices) -> Objective:
             )
         return replace(objective, value=prices.cost_ratio)
     if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-        return replace(objective, value=lambda r: objective.value(prices.with_host(r)))
+        own, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
+        return Objective(*is_of, lambda result: own(prices.with_host(result)))
     return objective
 
 

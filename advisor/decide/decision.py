@@ -163,8 +163,7 @@ def _over_gpus(
         for n in range(len(profiles))
     ]
     seatings = [*itertools.product(*numbers)]
-    filling = sum(map(fills, profiles))
-    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, filling))))
+    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, sum(map(fills, profiles))))))
     levels = [
         (*_spread(limits_of(p, checked), most - 1), WHOLE) if fills(p) else (WHOLE,)
         for p in profiles
@@ -691,9 +690,8 @@ class _Worth:
 
 def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
     """What a way saves; free cards draw idle power, W."""
-    energy = p.energy_saved
-    if prices.host_w:
-        energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    beside = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    energy = beside if prices.host_w else p.energy_saved
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
     time = Interval(_saved(p.stp.value), _saved(p.stp.low), _saved(p.stp.high))
     result = prices.with_host(p.result)

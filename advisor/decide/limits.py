@@ -197,10 +197,8 @@ def check_limits(request: Request, profiles: Sequence[Profile]) -> None:
             why = f"the jobs are {' and '.join(jobs)}"
             raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
     timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
-    lacking = sorted(set(request.max_p99_ms) - timed)
-    if request.default_max_p99_ms is not None and not timed:
-        lacking = jobs
-    if lacking:
+    is_for_all = request.default_max_p99_ms is not None and not timed
+    if lacking := jobs if is_for_all else sorted(set(request.max_p99_ms) - timed):
         raise InputError(
             f"no latency of {' or '.join(lacking)} was measured",
             why="a limit cannot be held that nothing is known of",

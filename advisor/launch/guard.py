@@ -148,9 +148,11 @@ def main(
     if os.getppid() == supervisor:
         os.kill(supervisor, signal.SIGKILL)
     gpu = Gpu(uuid=gpu_uuid, model="")
-    backend: Backend = UncappedBackend(gpu)
-    if pipe_dir is not None:
-        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    backend: Backend = (
+        UncappedBackend(gpu)
+        if pipe_dir is None
+        else MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    )
     # Who does not end is found by the next launch on the GPU.
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})

@@ -232,8 +232,7 @@ class QueuePairs:
         return float(self._answers.two.costs[a, b] / own)
 
     def _profiles(self, kinds: Sequence[int]) -> list[Profile]:
-        there = self._answers.pool.profiles
-        return [profile for kind in kinds if (profile := there[kind])]
+        return [profile for kind in kinds if (profile := self._answers.pool.profiles[kind])]
 
     def _work_s(self, kind: int) -> float:
         return self.placing.kinds[kind].work_s or 0.0

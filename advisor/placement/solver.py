@@ -507,8 +507,7 @@ class _Master:
         """Of each set, how many jobs of each kind; shape (sets, kinds)."""
         new = np.zeros((len(self.sets) - len(self._seated), len(self.placing.kinds)))
         for row, one in enumerate(self.sets[len(self._seated) :]):
-            for kind in one.kinds:
-                new[row, kind] += 1
+            np.add.at(new[row], [*one.kinds], 1)
         self._seated = np.concatenate([self._seated, new])
         return self._seated
 

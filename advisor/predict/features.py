@@ -259,8 +259,7 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
     }
     paired = [s.paired for s in sides]
     for name, total, gap in zip(_PAIRED, _added(paired), _gap(paired), strict=True):
-        found[f"sum_{name}"] = total
-        found[f"gap_{name}"] = gap
+        found |= {f"sum_{name}": total, f"gap_{name}": gap}
     return found
 
 

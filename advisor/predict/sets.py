@@ -216,8 +216,7 @@ def _level(wanted: Floats, supply: float) -> Floats:
     """
     ordered = np.sort(wanted, axis=0)
     left = supply - np.cumsum(ordered, axis=0) + ordered
-    among = np.arange(len(ordered), 0, -1)
-    return (left / among[:, None]).max(axis=0)
+    return (left / np.arange(len(ordered), 0, -1)[:, None]).max(axis=0)
 
 
 def power_w(

@@ -282,8 +282,7 @@ class LogNumbers:
             one for one in self._candidates.values() if one.counts and one.is_alive(now_s, looked_s)
         ]
         # While a GPU computes in some part of the look, what counts then is its work.
-        if any(one.busy_moves for one in alive):
-            alive = [one for one in alive if one.busy_moves] or alive
+        alive = [one for one in alive if one.busy_moves] or alive
         return sorted(
             alive,
             key=lambda one: (

@@ -306,9 +306,8 @@ class RunningJob:
 
     def _unread(self, age_s: float) -> AdvisorError | None:
         """Why no progress was found in so many seconds; None: it may still begin."""
-        wrong = None
-        if age_s > patience_s(self.job):
-            wrong = counts_otherwise(self.job, self.tail().splitlines())
+        is_due = age_s > patience_s(self.job)
+        wrong = counts_otherwise(self.job, self.tail().splitlines()) if is_due else None
         if wrong is not None or age_s <= self.job.start_timeout_s:
             return wrong
         return self._error(

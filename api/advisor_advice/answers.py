@@ -630,11 +630,16 @@ def best_partners(
 def best_size(profile: Profile) -> Size | None:
     """The smallest measured share that keeps `_ENOUGH_SPEED`; None: only the whole GPU does."""
     speeds = profile.values["rate"] / profile.whole_gpu_rate
-    for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True):
-        if speed >= _ENOUGH_SPEED and share < profile.shares[-1]:
-            p99_ms = profile.serving and profile.serving.p99_alone_ms(share)
-            return Size(share_percent=share, speed=speed, latency_p99_ms=p99_ms)
-    return None
+    enough = (
+        Size(
+            share_percent=share,
+            speed=speed,
+            latency_p99_ms=profile.serving and profile.serving.p99_alone_ms(share),
+        )
+        for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True)
+        if speed >= _ENOUGH_SPEED and share < profile.shares[-1]
+    )
+    return next(enough, None)
 
 
 def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:

@@ -178,9 +178,8 @@ def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: Queue
     # By its work, else as many steps as an equal job had.
     equal = (one.steps for one in record.ended if (one.job, one.came) == (name, "finished"))
     steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
-    expected = None
-    if card and job in running:
-        expected = card.expected([one.part.job.name for one in running], launch.split)
+    names = [one.part.job.name for one in running]
+    expected = card.expected(names, launch.split) if card and job in running else None
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,
@@ -360,8 +359,8 @@ def event_lines(before: _RunState | None, state: _RunState) -> Iterator[str]:
 
 def end_screen(state: _RunState) -> Said:
     """Time and energy beside those of one job after the other, and how to go on."""
-    headline = f"{state.state.upper()}: {state.headline}."
-    return Said(headline=headline, lines=tuple(_end_lines(state)))
+    said = f"{state.state.upper()}: {state.headline}."
+    return Said(headline=said, lines=tuple(_end_lines(state)))
 
 
 def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
