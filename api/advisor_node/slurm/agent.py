@@ -86,6 +86,11 @@ def gpu_folders(root: Path) -> Iterator[GpuFolder]:
     )
 
 
+def job_folders(gpu: GpuFolder) -> list[Path]:
+    """The folders of the jobs that run there now."""
+    return sorted(path for path in gpu.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
+
+
 def read_job(folder: Path) -> SlurmJob | None:
     """The job of a folder; None where it is none of ours or unnamed, or not all is written yet.
 
@@ -310,7 +315,7 @@ def _read_jobs(
     """
     running = {m.tenant.uid: m.tenant for m in room.living} if room else {}
     jobs: list[SlurmJob] = []
-    for folder in sorted(p for p in gpu.path.glob("jobs/*") if _JOB_ID.fullmatch(p.name)):
+    for folder in job_folders(gpu):
         try:
             job = running.get(folder.name) or read_job(folder)
         except InputError as error:
