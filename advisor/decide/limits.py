@@ -387,9 +387,11 @@ def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) 
 
 def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     if request.isolate:
-        text = "a fault of one job ends the others: MPS does not keep them apart"
-        if vendor_of(profiles[0].gpu_model) == "amd":
-            text = "nobody has tried on AMD whether a fault of one job leaves the others running"
+        text = (
+            "nobody has tried on AMD whether a fault of one job leaves the others running"
+            if vendor_of(profiles[0].gpu_model) == "amd"
+            else "a fault of one job ends the others: MPS does not keep them apart"
+        )
         places = [n for n, split in enumerate(p.splits) if split.sharing not in ISOLATING]
         yield places, Violation(text, 1.0)
 

@@ -227,10 +227,9 @@ class KnownSet:
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
         profiles, checked = self.outlook.profiles, self.known.checked
-        if not (wanted := wanted_splits(profiles, fine=fine)):
-            return ()
-        safeties = [profile.safety(checked) for profile in profiles]
-        return tuple(dict.fromkeys(avoided_texts(wanted, [p.job for p in profiles], safeties)))
+        safeties, jobs = [p.safety(checked) for p in profiles], [p.job for p in profiles]
+        wanted = wanted_splits(profiles, fine=fine)
+        return tuple(dict.fromkeys(avoided_texts(wanted, jobs, safeties))) if wanted else ()
 
     def _of_predictor(
         self, split: Split | None, measured: MeasuredTogether | None
