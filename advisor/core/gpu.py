@@ -81,9 +81,9 @@ HOLDERS = MappingProxyType(
 )
 """By a word of their commands: how they hold less, such as a part of the card."""
 
-MEMORY_MARGIN, LEAST_MARGIN_MIB = 0.1, 512
-"""By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
-caches of allocators differ from run to run, and libraries are loaded when they are used first."""
+# By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
+# caches of allocators differ from run to run, and libraries are loaded when they are used first.
+_MEMORY_MARGIN, _LEAST_MARGIN_MIB = 0.1, 512
 
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
     {
@@ -345,19 +345,16 @@ class MemoryFit:
         `bounds_mib` is at how much the memory of each of them is bounded, the first of the jobs;
         None: at nothing.
         """
-        if self.most_mib is not None:
-            kept_mib = self._kept_mib
-            for job, bound_mib in enumerate(bounds_mib):
-                others_mib = sum(kept_mib) - kept_mib[job]
-                if bound_mib is not None and bound_mib + others_mib > self.most_mib:
-                    return job
-        return None
+        kept_mib, most_mib = self._kept_mib, math.inf if self.most_mib is None else self.most_mib
+        bounded = ((job, mib) for job, mib in enumerate(bounds_mib) if mib is not None)
+        crowding = (n for n, mib in bounded if mib + sum(kept_mib) - kept_mib[n] > most_mib)
+        return next(crowding, None)
 
     @property
     def _kept_mib(self) -> list[int]:
         """What each job needs, with a margin; nothing where that is not known."""
         return [
-            0 if need is None else math.ceil(need + max(MEMORY_MARGIN * need, LEAST_MARGIN_MIB))
+            0 if need is None else math.ceil(need + max(_MEMORY_MARGIN * need, _LEAST_MARGIN_MIB))
             for need in self.needs_mib
         ]
 
@@ -369,16 +366,16 @@ class MemoryFit:
 
 UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}
 
+# Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X".
 _AMD = re.compile(r"\b(amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)\b", re.IGNORECASE)
-"""Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X"."""
 
 
+# Words of accelerators whose units neither MPS nor a CU mask limits.
 _NEITHER = re.compile(
     r"\b(intel|arc|gaudi|habana|ponte vecchio|data center gpu (max|flex)|apple|qualcomm|adreno|mali"
     r"|moore threads|mtt|ascend|huawei|biren|cambricon|metax|iluvatar|tpu|graphcore)\b",
     re.IGNORECASE,
 )
-"""Words of accelerators whose units neither MPS nor a CU mask limits."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -403,7 +400,7 @@ def vendor_of(gpu_model: str) -> Vendor:
 
 def quantum(units_total: int, vendor: Vendor) -> int:
     """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
-    return XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM
+    return _XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM
 
 
 @functools.lru_cache(maxsize=64)
@@ -422,7 +419,7 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
         InputError: no such share, or a GPU that two jobs cannot share.
     """
     if vendor == "amd":
-        return cus_for_percent(percent, units_total, XCDS.get(units_total, 1))
+        return cus_for_percent(percent, units_total, _XCDS.get(units_total, 1))
     return units_for_percent(percent, units_total)
 
 
@@ -435,7 +432,7 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     """
     if vendor == "nvidia":
         return float(percent_for_units(units, units_total))
-    xcds = XCDS.get(units_total, 1)
+    xcds = _XCDS.get(units_total, 1)
     percent = 100 * check_cus(units, units_total, xcds) / units_total
     if (near := cus_for_percent(percent, units_total, xcds)) != units:
         raise InputError(f"{units} of {units_total} CUs fill no whole rows", fix=f"ask for {near}")
@@ -467,8 +464,8 @@ def share_environment(
     return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
 
 
-XCDS = {304: 8, 256: 8, 228: 6}
-"""XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one."""
+# XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one.
+_XCDS = {304: 8, 256: 8, 228: 6}
 
 
 def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:

@@ -374,11 +374,8 @@ def priced(objective: Objective, prices: Prices) -> Objective:
             )
         return replace(objective, value=prices.cost_ratio)
     if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-
-        def with_host(result: SplitResult) -> float:
-            return objective.value(prices.with_host(result))
-
-        return replace(objective, value=with_host)
+        own, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
+        return Objective(*is_of, lambda result: own(prices.with_host(result)))
     return objective
 
 

@@ -163,8 +163,7 @@ def _over_gpus(
         for n in range(len(profiles))
     ]
     seatings = [*itertools.product(*numbers)]
-    filling = sum(map(fills, profiles))
-    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, filling))))
+    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, sum(map(fills, profiles))))))
     levels = [
         (*_spread(limits_of(p, checked), most - 1), WHOLE) if fills(p) else (WHOLE,)
         for p in profiles
@@ -472,14 +471,8 @@ class Outlook:
 
     def _expected(self, *, fine: bool = False, running: Running | None = None) -> Predictions:
         """Predictions of all options."""
-        options = options_of(
-            self.profiles,
-            self.checked,
-            self.measured,
-            fine=fine,
-            running=running,
-        )
-        return self.predict(options)
+        given = self.profiles, self.checked, self.measured
+        return self.predict(options_of(*given, fine=fine, running=running))
 
     def predict(self, splits: Sequence[Split]) -> Predictions:
         """What the jobs would do at other splits."""
@@ -670,9 +663,8 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
     Raises:
         InputError: an AMD GPU of which no profile has the number of CUs.
     """
-    split = option.split
     total = next((p.units_total for p in profiles if p.units_total), None)
-    return split_environments(split, total, vendor_of(profiles[0].gpu_model))
+    return split_environments(option.split, total, vendor_of(profiles[0].gpu_model))
 
 
 LEAST_TIME_SAVED = 0.05
@@ -698,9 +690,8 @@ class _Worth:
 
 def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
     """What a way saves; free cards draw idle power, W."""
-    energy = p.energy_saved
-    if prices.host_w:
-        energy = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    beside = p.range_of(lambda result: prices.with_host(result).energy_saved)
+    energy = beside if prices.host_w else p.energy_saved
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
     time = Interval(_saved(p.stp.value), _saved(p.stp.low), _saved(p.stp.high))
     result = prices.with_host(p.result)
@@ -826,10 +817,17 @@ def _no_way(
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
     accepted = accepting(near, profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
+    alone = [violation for profile in profiles for violation in violations_alone(profile, request)]
+    worst = max(alone, key=lambda violation: violation.by, default=None)
+    own = (
+        f"; a GPU for each does not help: {worst.text}"
+        if worst
+        else ", or give each job a GPU of its own"
+    )
     return NoSplitError(
         f"{jobs} cannot run on one {gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
-        fix=f"{enough or accepted}{_on_its_own(profiles, request)}",
+        fix=f"{enough or accepted}{own}",
     )
 
 
@@ -850,9 +848,7 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
         if most_ms and beside and sure_p99_ms(beside, request.p99_chance(profile)) > most_ms:
             sure_ms = sure_p99_ms(beside, request.policy.chance)
             found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
-    if len(found) < len(option.violations):
-        return ""
-    return " ".join(dict.fromkeys(found))
+    return "" if len(found) < len(option.violations) else " ".join(dict.fromkeys(found))
 
 
 def near_miss(decision: Decision) -> str | None:
@@ -889,13 +885,6 @@ def _enough(
     what = "one after the other" if least.sharing == "exclusive" else least.name
     # Rounded up, so that it is enough.
     return f"allow {math.ceil(kept[least])} W, which {what} needs"
-
-
-def _on_its_own(profiles: Sequence[Profile], request: Request) -> str:
-    alone = [violation for profile in profiles for violation in violations_alone(profile, request)]
-    if not alone:
-        return ", or give each job a GPU of its own"
-    return f"; a GPU for each does not help: {max(alone, key=lambda violation: violation.by).text}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

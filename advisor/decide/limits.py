@@ -182,9 +182,7 @@ def sure_p99_ms(beside: Interval, chance: float) -> float:
 
 def with_card_memory(request: Request, gpu_model: str) -> Request:
     """The request with the memory of a card of that model, where it has none and it is known."""
-    if request.memory_mib is not None:
-        return request
-    return replace(request, memory_mib=MEMORY_MIB.get(gpu_model))
+    return replace(request, memory_mib=request.memory_mib or MEMORY_MIB.get(gpu_model))
 
 
 def check_limits(request: Request, profiles: Sequence[Profile]) -> None:
@@ -199,10 +197,8 @@ def check_limits(request: Request, profiles: Sequence[Profile]) -> None:
             why = f"the jobs are {' and '.join(jobs)}"
             raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
     timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
-    lacking = sorted(set(request.max_p99_ms) - timed)
-    if request.default_max_p99_ms is not None and not timed:
-        lacking = jobs
-    if lacking:
+    is_for_all = request.default_max_p99_ms is not None and not timed
+    if lacking := jobs if is_for_all else sorted(set(request.max_p99_ms) - timed):
         raise InputError(
             f"no latency of {' or '.join(lacking)} was measured",
             why="a limit cannot be held that nothing is known of",
@@ -393,9 +389,11 @@ def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) 
 
 def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     if request.isolate:
-        text = "a fault of one job ends the others: MPS does not keep them apart"
-        if vendor_of(profiles[0].gpu_model) == "amd":
-            text = "nobody has tried on AMD whether a fault of one job leaves the others running"
+        text = (
+            "nobody has tried on AMD whether a fault of one job leaves the others running"
+            if vendor_of(profiles[0].gpu_model) == "amd"
+            else "a fault of one job ends the others: MPS does not keep them apart"
+        )
         places = [n for n, split in enumerate(p.splits) if split.sharing not in ISOLATING]
         yield places, Violation(text, 1.0)
 

@@ -196,9 +196,8 @@ def _undeclared(profile: Profile, serving: Serving) -> str:
 def _latency(profile: Profile, share: float, beside: Interval | None, request: Request) -> str:
     if beside is None:
         return f"the latency of {profile.job} was not measured at {share:g} %"
-    most_ms, alone_ms = request.longest_p99_ms(profile), None
-    if profile.serving:
-        alone_ms = profile.serving.p99_alone_ms(share)
+    most_ms = request.longest_p99_ms(profile)
+    alone_ms = profile.serving and profile.serving.p99_alone_ms(share)
     limit = "" if most_ms is None else f" of {most_ms:.4g} ms allowed"
     alone = "" if alone_ms is None else f": alone at {share:g} % it is {alone_ms:.3g} ms"
     return (

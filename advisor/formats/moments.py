@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from advisor.errors import InputError
 
+# Other forms of ISO 8601, such as weeks, sort elsewhere as text.
 _DAY = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ]")
-"""Other forms of ISO 8601, such as weeks, sort elsewhere as text."""
 
 _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d)")

@@ -44,7 +44,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**numbered, **{name: value for name, value in row.items() if name != JOBS}}
 
 
-def nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row with a list of jobs; the opposite of `flat`.
 
     A job without any value is none: files have columns for the most jobs of all rows.
@@ -97,7 +97,7 @@ def check_columns(names: Iterable[str]) -> None:
         InputError: said so.
     """
     row = dict.fromkeys(names)
-    _check_known(kind_of(row), nested(row).keys() - {JOBS})
+    _check_known(kind_of(row), _nested(row).keys() - {JOBS})
 
 
 def kind_of(row: Mapping[str, Any]) -> type[Record]:
@@ -139,7 +139,7 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     """
     if kind not in PARTS:
         return kind(**_values(kind, row))
-    plain = dict(nested(row))
+    plain = dict(_nested(row))
     jobs = plain.pop(JOBS, None)
     point = cast("Any", kind)(**_values(kind, plain), parts=_parts(PARTS[kind], jobs))
     if kind is Observation:

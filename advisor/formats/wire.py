@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# How many of many faults are named.
 _NAMED = 5
-"""How many of many faults are named."""
 
+# Characters of a key that are repeated.
 _LONGEST = 80
-"""Characters of a key that are repeated."""
 
 
 SCHEMA = 5
@@ -221,11 +221,11 @@ def _words(fault: Mapping[str, Any]) -> str:
             return re.sub(r"^\w+ should", "it should", message)
 
 
+# Faults whose words have all that there is to say.
 _TOLD = (
     *("missing", "unexpected_keyword_argument", "extra_forbidden", "value_error", "json_invalid"),
     *("too_short", "too_long"),
 )
-"""Faults whose words have all that there is to say."""
 
 
 def _value_told(fault: Mapping[str, Any]) -> str:
@@ -239,8 +239,8 @@ def _value_told(fault: Mapping[str, Any]) -> str:
     return f", not {'an object' if isinstance(value, dict) else 'an array'}"
 
 
+# What pydantic puts into paths for the types of a union.
 _TYPE = re.compile(r"^(?:float|int|str|bool|none|(?:dict|tuple|list|nullable|tagged-union)\[.*)$")
-"""What pydantic puts into paths for the types of a union."""
 
 
 def slug(*parts: str) -> str:

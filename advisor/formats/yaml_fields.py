@@ -53,12 +53,12 @@ class YamlField:
 FieldReader = Callable[[YamlField], Any]
 
 
+# By words of what is not YAML, what to write instead.
 _CURES = {
     "escape character": r"put patterns between single quotes: 'step (\d+)'",
     "'\\t'": "indent with spaces",
     "mapping values": "put a text with a colon between quotes",
 }
-"""By words of what is not YAML, what to write instead."""
 
 
 def load(path: Path) -> YamlField:

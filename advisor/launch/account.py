@@ -82,8 +82,8 @@ class Trial:
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
+# Length of the mean that is held against a promise, s.
 _LATELY_S = 300.0
-"""Length of the mean that is held against a promise, s."""
 
 
 class Account:

@@ -64,8 +64,8 @@ from advisor.launch.spec import (
 from advisor.runtime.processes import wait_until
 from advisor.settings import Retention
 
+# Who asks whether a supervisor lives holds its lock for an instant.
 _READERS_S = 1.0
-"""Who asks whether a supervisor lives holds its lock for an instant."""
 
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
@@ -272,11 +272,11 @@ def loads(kind: type[T], text: bytes) -> T:
 
 _WRITE_S = 1.0
 
+# What stays when another set is started.
 _OF_LAUNCH = [
     "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
     "whole_energy_j", "starts_energy_j", "unwatched_s", "started_at", "supervisor_pid", "warnings",
 ]  # fmt: skip
-"""What stays when another set is started."""
 
 
 class StatusWriter:

@@ -5,7 +5,7 @@ and it does not notice one that hangs. The supervisor writes a byte now and then
 closes without a farewell, or nothing comes for half a minute, this process ends whatever carries
 the mark of the launch. It answers each byte, so that its supervisor notices a guard that hangs.
 
-Run as `python -P -m advisor.launch.guard SUPERVISOR_PID FOLDER GPU_UUID SILENCE_S
+Run as `python -P -m advisor.launch.guard SUPERVISOR_PID FOLDER GPU_UUID _SILENCE_S
 [PIPE_DIRECTORY [DAEMON_PID]]`; a daemon whose number is given is the launch's own, and ends with
 it.
 """
@@ -33,8 +33,8 @@ from advisor.settings import python
 LAUNCH_MARK = "ADVISOR_LAUNCH"
 """Every job of a launch carries the folder of its launch in this variable, so that it is found."""
 
-SILENCE_S = 25.0
-"""A supervisor beats several times a second, also while it waits (advisor.runtime.processes)."""
+# A supervisor beats several times a second, also while it waits (advisor.runtime.processes).
+_SILENCE_S = 25.0
 
 CONTINUE_S = 5.0
 """One that was stopped is continued then, and has so long to be heard; so it has on a host that
@@ -63,7 +63,7 @@ class ProcessGuard:
         folder: Path,
         backend: Backend,
         environment: Mapping[str, str],
-        silence_s: float = SILENCE_S,
+        silence_s: float = _SILENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
         self._arguments = [str(os.getpid()), str(folder), backend.gpu.uuid, str(silence_s)]
@@ -148,9 +148,11 @@ def main(
     if os.getppid() == supervisor:
         os.kill(supervisor, signal.SIGKILL)
     gpu = Gpu(uuid=gpu_uuid, model="")
-    backend: Backend = UncappedBackend(gpu)
-    if pipe_dir is not None:
-        backend = MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    backend: Backend = (
+        UncappedBackend(gpu)
+        if pipe_dir is None
+        else MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
+    )
     # Who does not end is found by the next launch on the GPU.
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})

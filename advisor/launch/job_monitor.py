@@ -37,10 +37,10 @@ T = TypeVar("T")
 RECENT_S = 5.0
 """Length of the mean that is shown, s."""
 
+# The demand has changed where the mean of so many seconds is off by so much, and by more than
+# chance, so many times in a row. A median latency of so many times the least of a minute so far
+# is of a server that is starved: that it answers less says nothing of what arrives.
 _DEMAND_S, _DEMAND_OFF, _DEMAND_TIMES, _LATE = 60.0, 0.2, 3, 1.5
-"""The demand has changed where the mean of so many seconds is off by so much, and by more than
-chance, so many times in a row. A median latency of so many times the least of a minute so far is of
-a server that is starved: that it answers less says nothing of what arrives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
 from advisor.launch.spec import SILENT_S
 
+# Timestamp uncertainty, s: a reading above the first is repeated, one above the second says
+# nothing of a rate. NVML takes 4 ms for the energy counter; twice the second is 5 % of 2 s.
 _SHARP_S, _KNOWN_S = 0.01, 0.05
-"""Timestamp uncertainty, s: a reading above the first is repeated, one above the second says
-nothing of a rate. NVML takes 4 ms for the energy counter; twice the second is 5 % of 2 s."""
 
 _TRIES = 5
 
@@ -56,8 +56,8 @@ def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]
     return min(tries, key=lambda one: one[1].slack_s)
 
 
+# Energy is read as well as this; a gap that is smaller is none.
 _NEARLY_ALL = 0.01
-"""Energy is read as well as this; a gap that is smaller is none."""
 
 _LOOK_S = 1.0
 

@@ -127,11 +127,13 @@ class Newcomers:
             step()
         except SurvivorsError:
             raise
-        except AdvisorError as error:
-            self._give_up(error) if self.coming else self._refuse(name, request, error)
-        except OSError as error:
+        except (AdvisorError, OSError) as error:
             # Disk full, no permission: the system's own words.
-            said = InputError(f"the job cannot be started: {error.strerror}")
+            said = (
+                InputError(f"the job cannot be started: {error.strerror}")
+                if isinstance(error, OSError)
+                else error
+            )
             self._give_up(said) if self.coming else self._refuse(name, request, said)
 
     def _start(self, name: str, request: LaunchSpec | None) -> None:

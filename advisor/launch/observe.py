@@ -283,8 +283,7 @@ def shown(
     """
     account = monitor.account
     ledger = None if monitor.is_void else account.ledger()
-    if ledger is not None:
-        ledger = replace(ledger, starts_s=starts[0], starts_j=starts[1])
+    ledger = ledger and replace(ledger, starts_s=starts[0], starts_j=starts[1])
     running, promised = monitor.running_numbers(), account.promised is not None
     # Of those that are left nothing is promised before it is renewed; at the end the last stays.
     drifts, work_drift = account.drifts() if running in ((), account.kept.numbers) else ({}, None)

@@ -93,8 +93,8 @@ class LaunchList:
 
 
 MOST_ENDED = 8
-RUNNING_POINTS, ENDED_POINTS = 64, 32
-"""Of what is drawn small."""
+# Of what is drawn small.
+_RUNNING_POINTS, _ENDED_POINTS = 64, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +185,8 @@ def overview(
         replayed=replayed,
         at=to_text(now),
         gpus=tuple(_cards(cards, host, running)),
-        running=drawn(running, RUNNING_POINTS),
-        ended=drawn(ended[:MOST_ENDED], ENDED_POINTS),
+        running=drawn(running, _RUNNING_POINTS),
+        ended=drawn(ended[:MOST_ENDED], _ENDED_POINTS),
         today=since(midnight(now)),
         week=since(midnight(now, now.astimezone().weekday())),
     )

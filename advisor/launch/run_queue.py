@@ -144,11 +144,11 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
         yield QueueFile(queues / f"{name}.json")
 
 
-LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
-"""How jobs stand in a launch that is over, if they came to no end of their own."""
+# How jobs stand in a launch that is over, if they came to no end of their own.
+_LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
 
+# Codes of what goes wrong with one job while it starts; whoever started with it has no part.
 _STARTS_ALONE = ("job", "job-hung")
-"""Codes of what goes wrong with one job while it starts; whoever started with it has no part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +259,14 @@ def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
     # One that never ran took no energy.
     never_ran = not seen.status.overlap_s and seen.status.whole_energy_j is None
     energy_j = 0.0 if never_ran else seen.status.whole_energy_j
+    ended_at = seen.status.ended_at or seen.status.updated_at
+    begun_at = seen.status.started_at or ended_at
+    begun, ended_then = map(datetime.fromisoformat, (begun_at, ended_at))
     return replace(
         record,
         launches=tuple(name for name in record.launches if name != seen.launch_id),
         ended=(*record.ended, *ended),
-        held_s=record.held_s + _held_s(seen.status),
+        held_s=record.held_s + max(0.0, (ended_then - begun).total_seconds()),
         starts_j=record.starts_j + (seen.status.starts_energy_j or 0.0),
         unwatched_s=record.unwatched_s + seen.status.unwatched_s,
         energy_j=None
@@ -278,13 +281,8 @@ def waiting(
     """Jobs that are neither done nor in a launch, in the order of the queue."""
     taken = Counter(one.job for one in record.ended if one.came != "lost")
     taken.update(job.status.job for launch in seen for job in launch.jobs)
-    left: list[str] = []
-    for job in jobs:
-        if taken[job] > 0:
-            taken[job] -= 1
-        else:
-            left.append(job)
-    return tuple(left)
+    # Of equal jobs the first ones were taken.
+    return tuple(job for n, job in enumerate(jobs) if jobs[:n].count(job) >= taken[job])
 
 
 def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]]:
@@ -326,7 +324,7 @@ def _came(
     outcome, name = job.status.outcome, job.status.job
     if outcome == "finished":
         return "finished"
-    if outcome not in LOST:
+    if outcome not in _LOST:
         return "failed"
     if seen.stop_asked:
         is_server = job.part.job.offered_rate is not None
@@ -334,11 +332,3 @@ def _came(
     # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
     is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
     return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
-
-
-def _held_s(status: LaunchStatus) -> float:
-    ended_at = status.ended_at or status.updated_at
-    if status.started_at is None:
-        return 0.0
-    begun, ended = map(datetime.fromisoformat, (status.started_at, ended_at))
-    return max(0.0, (ended - begun).total_seconds())

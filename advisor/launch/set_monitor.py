@@ -29,14 +29,14 @@ from advisor.launch.account import Account, work_per_joule
 from advisor.launch.job_monitor import JobMonitor, P99Watch
 from advisor.launch.meter import CardMeter, Moment, timed
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.start import end_jobs, open_gates
+from advisor.launch.start import check_client, end_jobs, open_gates
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
 from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_seen
 
+# How often the driver is asked who computes, and how often each job must be a client itself: one
+# that repeats a short command is none in between.
 _ASK_S, _LIMIT_S = 1.0, 15.0
-"""How often the driver is asked who computes, and how often each job must be a client itself: one
-that repeats a short command is none in between."""
 
 
 Renew: TypeAlias = Callable[[LaunchSet, Sequence[float | None]], tuple[Forecast, tuple[str, ...]]]
@@ -497,10 +497,9 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
     """The first that is not under its limit itself, and why; waits some seconds for each."""
     for one in jobs:
         try:
-            one.job.check_client()
+            check_client(one.job)
         except LimitNotProvenError as error:
-            if one.job.exit_code is None:
-                return one, error
+            return one, error
         except PartitionError:
             # Whether the server answers is asked every second.
             return None

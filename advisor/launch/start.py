@@ -43,9 +43,9 @@ from advisor.settings import SECRETS, Settings, python
 POLL_S = 0.05
 
 
+# Between two copies. Of short steps any time that is no multiple of a step does; the last of
+# seven begins before the first seconds are over, which no mean is of.
 _LEAST_S, _MOST_S = 0.037, 0.4
-"""Between two copies. Of short steps any time that is no multiple of a step does; the last of seven
-begins before the first seconds are over, which no mean is of."""
 
 
 class StopAskedError(Exception):

@@ -44,12 +44,12 @@ from advisor.runtime.running_job import RunningJob
 
 LOOK_S = 0.25
 
-CHECKPOINT_S = 60.0
-"""How long jobs that start again at another split may take to end by themselves, s."""
+# How long jobs that start again at another split may take to end by themselves, s.
+_CHECKPOINT_S = 60.0
 
+# How long after a start, a join or an end it is looked at whether another split would do more,
+# and how often after that, s: rates and kernels that were learned meanwhile may say so.
 _FIRST_S, _AGAIN_S = 30.0, 600.0
-"""How long after a start, a join or an end it is looked at whether another split would do more, and
-how often after that, s: rates and kernels that were learned meanwhile may say so."""
 
 Better: TypeAlias = Callable[[LaunchSet, Sequence[Observation]], tuple[Resplit, LaunchSet | None]]
 
@@ -77,8 +77,8 @@ class LaunchContext:
     better: Better | None = None
 
 
+# How a set ended: by itself, as its spec says, because somebody asked, or badly.
 _Ending = Literal["finished", "stopped", "asked", "failed"]
-"""How a set ended: by itself, as its spec says, because somebody asked, or badly."""
 
 
 class _SetRun:
@@ -342,13 +342,13 @@ class _SetRun:
 
     def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
         """Let jobs end by themselves that can; all others end as always after that."""
-        asked, until_s = [job for job in jobs if job.ask_to_end()], time.monotonic() + CHECKPOINT_S
+        asked, until_s = [job for job in jobs if job.ask_to_end()], time.monotonic() + _CHECKPOINT_S
         while (late := [job for job in asked if not job.over]) and time.monotonic() < until_s:
             beat()
             time.sleep(LOOK_S)
         self._writer.warn(
             *(
-                f"{job.job.name} did not end within {CHECKPOINT_S:g} s and was ended: what it did "
+                f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it did "
                 "since its last checkpoint it does again"
                 for job in late
             )

@@ -16,8 +16,8 @@ from advisor.placement.placing import Ints, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import FULLER, SPEED_ERRORS
 
-BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
-"""The low end of a speed, for each 1, is no higher than this."""
+# The low end of a speed, for each 1, is no higher than this.
+_BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 
 CHUNK = 1024
 """Sets looked at together."""
@@ -149,7 +149,7 @@ class SetBound:
         # A set draws the mean of what its cards draw idle: that of each job counts a seventh.
         idle = self._per_w * (alone.idle_w - alone.idle_w[:-1].min()) / MOST_JOBS
         time = (alone.hold_s + more_s) * alone.made
-        needs = answers.floors / BEST_LOW**answers.weight
+        needs = answers.floors / _BEST_LOW**answers.weight
         least: Floats = needs[:, None] / np.maximum(alone.rate, 1e-9)
         # A server that has all of its demand has nothing to lose.
         least = np.where(alone.served > 0, np.minimum(least, 1.0), least)

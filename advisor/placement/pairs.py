@@ -8,7 +8,7 @@ import heapq
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -17,7 +17,7 @@ from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
-from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing, set_answers
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 from advisor.wire.placement import PlacedJob
@@ -75,10 +75,8 @@ class Schedule:
 
 def numbers_of(placing: Placing) -> dict[int, deque[int]]:
     """Of the jobs of each kind of a queue, their positions in it, ascending."""
-    found: dict[int, deque[int]] = {}
-    for number, kind in enumerate(placing.queue):
-        found.setdefault(kind, deque()).append(number)
-    return found
+    of_kinds = grouped(range(len(placing.queue)), placing.queue.__getitem__)
+    return {kind: deque(numbers) for kind, numbers in of_kinds.items()}
 
 
 def scheduled(sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = False) -> Schedule:
@@ -138,7 +136,6 @@ def _runs(
         )
 
 
-@dataclass(slots=True, eq=False)
 class QueuePairs:
     """Pairs of a queue on its one GPU model; each decision is made once.
 
@@ -147,18 +144,10 @@ class QueuePairs:
         timed_out: Whether some pairs were not looked at.
     """
 
-    placing: Placing
-    alone: dict[int, PlacedSet] = field(init=False)
-    timed_out: bool = False
-    _answers: SetAnswers = field(init=False)
-    _of_name: dict[str, list[int]] = field(init=False)
-    _known: dict[tuple[str, str], Decision | None] = field(
-        default_factory=dict[tuple[str, str], Decision | None]
-    )
-
-    def __post_init__(self) -> None:
-        self._answers = set_answers(self.placing, 0)
-        kinds = self.placing.kinds
+    def __init__(self, placing: Placing) -> None:
+        self.placing, self.timed_out = placing, False
+        self._answers, kinds = set_answers(placing, 0), placing.kinds
+        self._known: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
         singles = {one.kinds[0]: one for one in self._answers.singles()}
         self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
@@ -243,8 +232,7 @@ class QueuePairs:
         return float(self._answers.two.costs[a, b] / own)
 
     def _profiles(self, kinds: Sequence[int]) -> list[Profile]:
-        there = self._answers.pool.profiles
-        return [profile for kind in kinds if (profile := there[kind])]
+        return [profile for kind in kinds if (profile := self._answers.pool.profiles[kind])]
 
     def _work_s(self, kind: int) -> float:
         return self.placing.kinds[kind].work_s or 0.0

@@ -438,11 +438,11 @@ def _with_empty_seat(values: Floats) -> Floats:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-OF_UNEVEN, _OF_EVEN = 0.82, 0.99
-"""Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less one
-active idle power, which is what two can share; without a server, which answers in fuller batches,
-and without a job that computes in bursts, nearly all. No pair of bundled jobs is expected
-below (tests/integration/test_place_command.py)."""
+# Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less
+# one active idle power, which is what two can share; without a server, which answers in fuller
+# batches, and without a job that computes in bursts, nearly all. No pair of bundled jobs is
+# expected below (tests/integration/test_place_command.py).
+_OF_UNEVEN, _OF_EVEN = 0.82, 0.99
 
 AT_ONCE = 20
 """Pairs that a model is asked of: with more of them its trees are no longer in the caches."""
@@ -541,7 +541,7 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
     uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
-    part = np.where(uneven[:, None] | uneven, OF_UNEVEN, _OF_EVEN)
+    part = np.where(uneven[:, None] | uneven, _OF_UNEVEN, _OF_EVEN)
     costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
     return costs
 
@@ -549,11 +549,13 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
 _LAW = SetPredictor()
 
 
-@dataclass(slots=True, eq=False)
 class SetAnswers:
     """Of one pool; keeps what was asked.
 
     Attributes:
+        of: Says of kinds, ascending, what one job does alone, or what is decided on several; None:
+            they do not share.
+        by_law: The estimate of the search, by kinds and level of the jobs that fill the GPU.
         there: Kinds with a profile; `many` knows them in this order, and an empty seat after them,
             as do the arrays below.
         counts: How many jobs of each.
@@ -562,29 +564,13 @@ class SetAnswers:
         ceiling_w: Most power of a card; infinite where nobody asked for one.
     """
 
-    placing: Placing
-    number: int
-    there: tuple[int, ...]
-    many: _ManyAlone
-    counts: Floats = field(init=False)
-    floors: Floats = field(init=False)
-    two: _Pairs = field(init=False)
-    _memory_mib: Floats = field(init=False)
-    _most_p99_ms: Floats = field(init=False)
-    _p99_weights: Floats = field(init=False)
-    _limits: Request = field(init=False)
-    ceiling_w: float = field(init=False)
-    heads: Sets | None = None
-    _filling: Sets | None = None
-    of: Callable[[tuple[int, ...]], PlacedSet | None] = field(init=False)
-    by_law: Callable[..., PlacedSet | None] = field(init=False)
-    _ask: Ask = field(init=False)
-
-    def __post_init__(self) -> None:
-        # By kinds, ascending: one job alone, or the decision on several; None: they do not share.
-        self.of = functools.cache(self._of)
-        # By kinds and level of the jobs that fill the GPU: the estimate of the search.
-        self.by_law = functools.cache(self._by_law)
+    def __init__(
+        self, placing: Placing, number: int, there: tuple[int, ...], many: _ManyAlone
+    ) -> None:
+        self.placing, self.number, self.there, self.many = placing, number, there, many
+        self.of, self.by_law = functools.cache(self._of), functools.cache(self._by_law)
+        self.heads: Sets | None = None
+        self._filling: Sets | None = None
         self._ask = self.pool.asked
         profiles = [self._profile(kind) for kind in self.there]
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)

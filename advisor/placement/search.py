@@ -14,14 +14,14 @@ from advisor.placement.bound import SetBound
 from advisor.placement.placing import Bools, Ints, PlacedSet, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 
-MOST_ASKED, MOST_LOOKED_AT = 150, 1500
-"""Sets that the predictor is asked of, and of which those are chosen."""
+# Sets that the predictor is asked of, and of which those are chosen.
+_MOST_ASKED, _MOST_LOOKED_AT = 150, 1500
 
 PAIRS = 30
 """That the model of pairs is asked of at most, where sets are not looked at closely."""
 
-OF_A_KIND = 2
-"""The best that have a kind of job, so that every job is offered some."""
+# The best that have a kind of job, so that every job is offered some.
+_OF_A_KIND = 2
 
 FEW_HEADS, MANY_HEADS = 1500, 10_000
 """Sets of servers and jobs that fill, of one size, with which others are looked at."""
@@ -116,7 +116,7 @@ class SetSearch:
         having = np.zeros((len(most), len(self.bound.own)), dtype=bool)
         having[np.arange(len(most))[:, None], sets.rows] = True
         first += [
-            _first(np.where(having[:, kind], most, -np.inf), OF_A_KIND)
+            _first(np.where(having[:, kind], most, -np.inf), _OF_A_KIND)
             for kind in np.flatnonzero(having[:, :-1].any(axis=0)).tolist()
         ]
         return np.unique(np.concatenate(first))
@@ -129,9 +129,9 @@ class SetSearch:
         good: list[PlacedSet] = []
         used = [0] * len(self.bound.own)
         asked = 0
-        for row in _first(np.where(gains > least, gains, -np.inf), MOST_LOOKED_AT).tolist():
+        for row in _first(np.where(gains > least, gains, -np.inf), _MOST_LOOKED_AT).tolist():
             kinds: list[int] = sets.rows[row, : sets.size[row]].tolist()
-            if min(used[kind] for kind in kinds) < OF_A_KIND and asked < MOST_ASKED:
+            if min(used[kind] for kind in kinds) < _OF_A_KIND and asked < _MOST_ASKED:
                 asked += 1
                 if one := self._answers.by_law(self._answers.kinds(kinds), int(sets.level[row])):
                     good.append(one)

@@ -49,11 +49,11 @@ from advisor.predict.profiles import Floats
 NEAR = 0.005
 """Of the cost, the bound is near enough, and whole cards are to the parts of cards."""
 
-SEARCH_PART = 0.75
-"""Of the time, after which no sets are looked for; half of it, and bounds are looked at closely."""
+# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely.
+_SEARCH_PART = 0.75
 
-TURN_PART = 0.16
-"""Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too."""
+# Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too.
+_TURN_PART = 0.16
 
 SEATING_S = 0.3
 """Of the time, for jobs that wait still."""
@@ -61,14 +61,14 @@ SEATING_S = 0.3
 LEAST_GAIN = 1e-4
 """Of the dearest job alone; what gains less is nothing."""
 
-MOST_SETTLED = 8
-"""How often a program is solved anew after sets were refused."""
+# How often a program is solved anew after sets were refused.
+_MOST_SETTLED = 8
 
-MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
-"""Makespans of a queue that are tried, relative to that of the jobs one after the other."""
+# Makespans of a queue that are tried, relative to that of the jobs one after the other.
+_MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 
-SAME = 1e-9
-"""Relative difference of two times that is none."""
+# Relative difference of two times that is none.
+_SAME = 1e-9
 
 LEAST_S = 0.1
 """What an integer program gets when the time is up; HiGHS takes 0 for an error."""
@@ -76,8 +76,8 @@ LEAST_S = 0.1
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Names of the simpler schedules."""
 
-GAP = 1e-4
-"""Relative distance from its bound at which the program of a queue ends."""
+# Relative distance from its bound at which the program of a queue ends.
+_GAP = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +163,11 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     started = time.monotonic()
     answers = [set_answers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
     master = _master(placing, answers)
-    bound, timed_out = _found(placing, answers, master, started, time_limit_s, SEARCH_PART, 0.0)
+    bound, timed_out = _found(placing, answers, master, started, time_limit_s, _SEARCH_PART, 0.0)
     steps = _dived(answers, master, started, time_limit_s)
     if timed_out:
         master.keep(np.zeros(0))
-        given = started, time_limit_s, 1.0, TURN_PART
+        given = started, time_limit_s, 1.0, _TURN_PART
         closer, timed_out = _found(placing, answers, master, *given)
         bound = max(bound, closer)
     if placing.aim == FEWEST_CARDS:
@@ -202,7 +202,7 @@ def _settled(
     def of(one: PlacedSet) -> PlacedSet | None:
         return answers[one.pool].of(one.kinds)
 
-    for _ in range(MOST_SETTLED):
+    for _ in range(_MOST_SETTLED):
         if not master.settle(cards, of):
             break
         master.keep(cards)
@@ -217,11 +217,11 @@ def _part(started: float, time_limit_s: float) -> float:
 
 
 def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
-    found: list[SetSearch] = []
-    for a in answers:
-        worth, cards = np.split(duals, [len(a.placing.kinds)])
-        found.append(SetSearch(a, worth, float(cards[a.number]), closely=closely))
-    return found
+    return [
+        SetSearch(a, worth, float(cards[a.number]), closely=closely)
+        for a in answers
+        for worth, cards in [np.split(duals, [len(a.placing.kinds)])]
+    ]
 
 
 def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
@@ -296,11 +296,7 @@ def _seat_waiting(
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
-    seated = Counter[int]()
-    for one, count in used.items():
-        for kind in one.kinds:
-            seated[kind] += count
-    return seated
+    return Counter(kind for one, count in used.items() for kind in one.kinds * count)
 
 
 def _plan(
@@ -343,16 +339,15 @@ ROUNDING = 1e-6
 LAST_S = 0.5
 """Seconds of the time limit that are kept for the integer program."""
 
-BATCH_WAITS, SERVER_WAITS = 3.0, 30.0
-"""Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
-the seven jobs that a card may have in the place of one."""
+# Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
+# the seven jobs that a card may have in the place of one.
+_BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
 
 
+# Pool and kinds of a set.
 _Seats: TypeAlias = tuple[int, tuple[int, ...]]
-"""Pool and kinds of a set."""
 
 
-@dataclass(slots=True, eq=False)
 class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
 
@@ -362,17 +357,11 @@ class _Master:
         rest_costs: Of a waiting job of each kind; at once also of an empty card of each pool.
     """
 
-    placing: Placing
-    spare: bool = True
-    sets: list[PlacedSet] = field(default_factory=list[PlacedSet])
-    rest_costs: list[float] = field(default_factory=list[float])
-    _program: highspy.Highs = field(default_factory=highspy.Highs)
-    _seated: Floats = field(init=False)
-    _settled: set[_Seats] = field(default_factory=set[_Seats])
-    _refused: set[_Seats] = field(default_factory=set[_Seats])
-
-    def __post_init__(self) -> None:
-        self._seated = np.zeros((0, len(self.placing.kinds)))
+    def __init__(self, placing: Placing, *, spare: bool) -> None:
+        self.placing, self.spare, self._program = placing, spare, highspy.Highs()
+        self.sets, self.rest_costs = list[PlacedSet](), list[float]()
+        self._settled, self._refused = set[_Seats](), set[_Seats]()
+        self._seated: Floats = np.zeros((0, len(self.placing.kinds)))
         for name, value in {"output_flag": False, "threads": 1}.items():
             self._program.setOptionValue(name, value)
         for count in self.placing.counts:
@@ -395,9 +384,9 @@ class _Master:
         `dearest` is what the dearest job alone costs.
         """
         placing = self.placing
-        waits = [SERVER_WAITS if kind.is_server else BATCH_WAITS for kind in placing.kinds]
+        waits = [_SERVER_WAITS if kind.is_server else _BATCH_WAITS for kind in placing.kinds]
         if placing.at_once:
-            waits += [0.0 if pool.running else BATCH_WAITS for pool in placing.pools]
+            waits += [0.0 if pool.running else _BATCH_WAITS for pool in placing.pools]
         self._add_rest(dearest * of_dearest for of_dearest in waits)
 
     def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
@@ -518,8 +507,7 @@ class _Master:
         """Of each set, how many jobs of each kind; shape (sets, kinds)."""
         new = np.zeros((len(self.sets) - len(self._seated), len(self.placing.kinds)))
         for row, one in enumerate(self.sets[len(self._seated) :]):
-            for kind in one.kinds:
-                new[row, kind] += 1
+            np.add.at(new[row], [*one.kinds], 1)
         self._seated = np.concatenate([self._seated, new])
         return self._seated
 
@@ -581,7 +569,7 @@ def _found(
     while (part := _part(started, time_limit_s)) + takes <= most or not (bound or takes):
         before, (cost, duals) = cost, master.solve()
         # A turn that saves less of the cost is not worth another one like it.
-        closely |= cost > (1 - 5e-4) * before or part > SEARCH_PART / 2
+        closely |= cost > (1 - 5e-4) * before or part > _SEARCH_PART / 2
         if closely and placing.at_once:
             break
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
@@ -592,7 +580,7 @@ def _found(
         new = master.add(one for of_pool in found for one in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
-        takes = min(_part(started, time_limit_s) - part, TURN_PART)
+        takes = min(_part(started, time_limit_s) - part, _TURN_PART)
     return bound, not placing.at_once
 
 
@@ -746,14 +734,14 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
 def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     started = time.monotonic()
     ends, pairs = started + time_limit_s, QueuePairs(placing)
-    sets = [*pairs.alone.values(), *pairs.found(started + SEARCH_PART * time_limit_s)]
+    sets = [*pairs.alone.values(), *pairs.found(started + _SEARCH_PART * time_limit_s)]
     _check_seated(placing, sets)
     master = _Master(placing, spare=False)
     master.add(sets)
     best, latest_s = None, math.inf
     if len(pairs.alone) == len(placing.kinds):
         best = scheduled([pairs.alone[kind] for kind in placing.queue], placing)
-        latest_s = best.makespan_s * (1 + SAME)
+        latest_s = best.makespan_s * (1 + _SAME)
     apart = best
     for found in _matchings(master, pairs, latest_s, ends):
         if found.makespan_s <= latest_s:
@@ -790,7 +778,7 @@ def _matchings(
     makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
     # GPUs that wait for the last job draw idle power.
     idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
-    for saved, part in ((0.0, 1.0), *((idle, part) for part in MAKESPANS)):
+    for saved, part in ((0.0, 1.0), *((idle, part) for part in _MAKESPANS)):
         for several in (False, True):
             if time.monotonic() >= ends:
                 return
@@ -811,11 +799,11 @@ def _matching(
     however long it takes. A GPU costs so much less (`saved`) in each second in which it runs
     something.
     """
-    for _ in range(MOST_SETTLED):
+    for _ in range(_MOST_SETTLED):
         times_s = np.array([one.time_s for one in master.sets])
         costs = np.array([one.cost for one in master.sets]) - saved * times_s
         master.limit(costs, _takes(times_s, *within) if within else np.zeros(len(times_s)))
-        cards = master.whole(max(ends - time.monotonic(), LEAST_S), GAP)
+        cards = master.whole(max(ends - time.monotonic(), LEAST_S), _GAP)
         if cards is None:
             return None
         if not master.settle(cards, pairs.decided):
@@ -830,7 +818,7 @@ def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
     At least its part of the time; at most one of as many as fit one after the other, since sets of
     like length then fill each GPU.
     """
-    fit = np.floor(makespan_s / time_s * (1 + SAME))
+    fit = np.floor(makespan_s / time_s * (1 + _SAME))
     return np.where(fit >= 1, 1 / np.maximum(fit, 1) if several else time_s / makespan_s, np.inf)
 
 
@@ -864,7 +852,7 @@ def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     """Values of the columns of an integer program; None: none were found in time."""
     solver = highspy.Highs()
     # One thread: plans are the same on every host, and the service's other requests keep theirs.
-    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": GAP}
+    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": _GAP}
     for name, value in options.items():
         solver.setOptionValue(name, value)
     solver.passModel(program)

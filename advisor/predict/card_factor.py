@@ -28,20 +28,20 @@ power limit: inference and benchmarks on 12 cards of H200 and 3 of H100, 1.5 % b
 card taken off. With single windows beside launches, on 18 cards, docs/measurements/model.md
 has 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
-REFERENCE_SPREAD = 0.024
-"""Standard deviation of that between steady jobs of one card, training among them
-(docs/measurements/model.md; 2.7 % with single windows beside launches)."""
+# Standard deviation of that between steady jobs of one card, training among them
+# (docs/measurements/model.md; 2.7 % with single windows beside launches).
+_REFERENCE_SPREAD = 0.024
 
-OBSERVATION_SPREAD = 0.04
-"""Standard deviation of the log power of a pair over what the model expects, cards taken off:
-between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
-(docs/measurements/model.md, 2026-11-23)."""
+# Standard deviation of the log power of a pair over what the model expects, cards taken off:
+# between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
+# (docs/measurements/model.md, 2026-11-23).
+_OBSERVATION_SPREAD = 0.04
 
-BELOW_LIMIT = 0.95
-"""Above this part of the power limit all cards draw the same."""
+# Above this part of the power limit all cards draw the same.
+_BELOW_LIMIT = 0.95
 
-UNSTEADY = WRONG | {"noisy-rate", "noisy-power", CPU_BOUND}
-"""Flags of points whose power depends on more than the card and the job."""
+# Flags of points whose power depends on more than the card and the job.
+_UNSTEADY = WRONG | {"noisy-rate", "noisy-power", CPU_BOUND}
 
 
 RATE_SPREADS: Mapping[JobKind, tuple[float, float]] = {
@@ -122,11 +122,11 @@ def card_factor(
     seen: list[tuple[float, float]] = []
     if own:
         # Without other cards the one that was profiled on stands for them.
-        variance = REFERENCE_SPREAD**2 / len(own) + CARD_SPREAD**2 / max(len(others), 1)
+        variance = _REFERENCE_SPREAD**2 / len(own) + CARD_SPREAD**2 / max(len(others), 1)
         seen.append((statistics.mean(own.values()) - usual, variance))
     if observations:
         pairs = [statistics.median(logs) for logs in observations.values()]
-        seen.append((statistics.mean(pairs), OBSERVATION_SPREAD**2 / len(pairs)))
+        seen.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
     log_factor, log_stderr = shrunk(seen, CARD_SPREAD)
     return CardFactor(
         gpu_uuid=gpu_uuid,
@@ -163,9 +163,9 @@ def reference_logs(
 def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
     """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
     power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
-    if not power_w or not UNSTEADY.isdisjoint(point.flags) or point.share_percent != WHOLE:
+    if not power_w or not _UNSTEADY.isdisjoint(point.flags) or point.share_percent != WHOLE:
         return None
-    below = max(power_w, profile.whole_gpu_power_w) < BELOW_LIMIT * limit_w
+    below = max(power_w, profile.whole_gpu_power_w) < _BELOW_LIMIT * limit_w
     # Only where the job runs within this part of the profile's rate does power tell of the card.
     if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= 0.02:
         return None
@@ -196,7 +196,7 @@ def observation_ratio(
     power_w: float, rates: Sequence[float], expected: Prediction, limit_w: float | None
 ) -> float | None:
     """Log of a pair's observed power over a usual card's expected one; None: not comparable."""
-    below = max(power_w, expected.power_w.value) < BELOW_LIMIT * (limit_w or math.inf)
+    below = max(power_w, expected.power_w.value) < _BELOW_LIMIT * (limit_w or math.inf)
     parts = zip(rates, expected.parts, strict=True)
     # Within 5 % of the rates, since those of a pair are predicted.
     same = all(abs(rate / part.rate.value - 1) < 0.05 for rate, part in parts)

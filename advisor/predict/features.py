@@ -26,19 +26,19 @@ import numpy.typing as npt
 from advisor.core.gpu import WHOLE
 from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile, relative_capacity
 
-AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
-"""Readings that are features as they are."""
+# Readings that are features as they are.
+_AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
 
-PAIRED = (*AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power")
-"""Readings of which a pair has the sum and the gap."""
+# Readings of which a pair has the sum and the gap.
+_PAIRED = (*_AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power")
 
 FULL_BANDWIDTH_PERCENT = 93.0
 """`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
 transpose and reduction at 100 %, data/advisor_data/bundled)."""
 
-CLOCK_EXPONENT = 2.0
-"""Dynamic power grows about with this power of the clock near the limit: the rate that a capped
-power leaves is the square root of the power that it leaves. A prior, corrected by the model."""
+# Dynamic power grows about with this power of the clock near the limit: the rate that a capped
+# power leaves is the square root of the power that it leaves. A prior, corrected by the model.
+_CLOCK_EXPONENT = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Side:
         profile, shares, readings = self.profile, self.shares, self.readings
         idle = profile.idle_power_w / _full_power_w(profile)
         return {
-            **{name: readings[name] for name in AT_SHARE},
+            **{name: readings[name] for name in _AT_SHARE},
             "log_pcie_tx": np.log1p(readings["pcie_tx_mib_per_s"]),
             "log_pcie_rx": np.log1p(readings["pcie_rx_mib_per_s"]),
             "relative_dynamic_power": readings["relative_power"] - idle,
@@ -101,8 +101,8 @@ class Side:
 
     @functools.cached_property
     def paired(self) -> Floats:
-        """Those of the readings that are `PAIRED`; shape (readings, n)."""
-        return np.array([self.readings[name] for name in PAIRED])
+        """Those of the readings that are `_PAIRED`; shape (readings, n)."""
+        return np.array([self.readings[name] for name in _PAIRED])
 
 
 def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
@@ -163,7 +163,7 @@ def power_factor(sides: Sequence[Side]) -> Floats:
     idle = _active_idle_power_w(sides)
     # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
     dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
-    return np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic) ** (1 / CLOCK_EXPONENT)
+    return np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic) ** (1 / _CLOCK_EXPONENT)
 
 
 def prior_kept(sides: Sequence[Side]) -> Floats:
@@ -214,9 +214,10 @@ def _full_power_w(profile: Profile) -> float:
 Float32s: TypeAlias = npt.NDArray[np.float32]
 """What the trees see; they split on single precision in training and in serving."""
 
-STEP = 2.0**-16
-"""What trees see and learn is a multiple of this. Processors differ in the last bit of a logarithm,
-and trees would branch elsewhere for it; no instrument tells so small a step of any feature."""
+# What trees see and learn is a multiple of this. Processors differ in the last bit of a
+# logarithm, and trees would branch elsewhere for it; no instrument tells so small a step of any
+# feature.
+_STEP = 2.0**-16
 
 
 def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
@@ -257,9 +258,8 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
         "prior_kept": prior_kept(sides),
     }
     paired = [s.paired for s in sides]
-    for name, total, gap in zip(PAIRED, _added(paired), _gap(paired), strict=True):
-        found[f"sum_{name}"] = total
-        found[f"gap_{name}"] = gap
+    for name, total, gap in zip(_PAIRED, _added(paired), _gap(paired), strict=True):
+        found |= {f"sum_{name}": total, f"gap_{name}": gap}
     return found
 
 
@@ -285,8 +285,8 @@ def matrix(features: Mapping[str, Floats]) -> Float32s:
 
 
 def rounded(values: Floats) -> Floats:
-    """To multiples of `STEP`: the same on every processor."""
-    return np.rint(values / STEP) * STEP
+    """To multiples of `_STEP`: the same on every processor."""
+    return np.rint(values / _STEP) * _STEP
 
 
 def _gap(values: Sequence[Floats]) -> Floats:

@@ -64,9 +64,9 @@ class MeanEstimate:
         return None if self.stderr is None or self.mean == 0 else abs(self.stderr / self.mean)
 
 
+# Loss of speed beside a probe from which a job waited for it with each kernel, and for one that
+# keeps the GPU busy so much of the time. A job with gaps hides part of what it waits in them.
 _IN_STEP_LOSS, _FILLING_LOSS, _FILLING_PERCENT = 0.1, 0.02, 90.0
-"""Loss of speed beside a probe from which a job waited for it with each kernel, and for one that
-keeps the GPU busy so much of the time. A job with gaps hides part of what it waits in them."""
 
 
 def kernels_beside(

@@ -180,17 +180,17 @@ class _ErrorModel:
 SPEED = _ErrorModel(reach_percent=30.0, of_jobs=0.0, noise=0.02, of_card=0.0, least=0.06)
 POWER = _ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, least=0.015)
 
-SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
-SET_POWER = replace(POWER, noise=0.06)
-"""Of three jobs and more, whose windows were repeated on another card and host only
-(docs/measurements/sets/measured.py)."""
+# Of three jobs and more, whose windows were repeated on another card and host only
+# (docs/measurements/sets/measured.py).
+_SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
+_SET_POWER = replace(POWER, noise=0.06)
 
-HOST_SPEED = replace(SET_SPEED, noise=0.15)
-"""The same of jobs in a set that wait for their host."""
+# The same of jobs in a set that wait for their host.
+_HOST_SPEED = replace(_SET_SPEED, noise=0.15)
 
-SPARE = 1.05
-"""Relative speed that a server counts with where it was measured to serve all of its demand: how
-much more it could serve is not to be seen."""
+# Relative speed that a server counts with where it was measured to serve all of its demand: how
+# much more it could serve is not to be seen.
+_SPARE = 1.05
 
 
 class MeasuredPredictor:
@@ -212,21 +212,11 @@ class MeasuredPredictor:
         """
         found = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
-            found = _beyond(found, profiles, self._of_few(tuple(fewer), split), fewer)
+            names = {profile.job for profile in fewer}
+            own = tuple((j, tuple(of)) for j, of in self._windows.items() if names.issuperset(j))
+            known = of_few(self._predictor, own, self._gpu_uuid, tuple(fewer), split)
+            found = _beyond(found, profiles, known, fewer)
         return found
-
-    def _of_few(self, profiles: tuple[Profile, ...], split: Split) -> Prediction:
-        return of_few(
-            self._predictor,
-            tuple(
-                (jobs, tuple(of_jobs))
-                for jobs, of_jobs in self._windows.items()
-                if {profile.job for profile in profiles}.issuperset(jobs)
-            ),
-            self._gpu_uuid,
-            profiles,
-            split,
-        )
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
@@ -246,7 +236,7 @@ class MeasuredPredictor:
         self, n: int, profiles: Sequence[Profile], known: Predictions, seen: "_Seen"
     ) -> Floats:
         profile, is_pair = profiles[n], len(profiles) == ADVISED_JOBS
-        of_set = HOST_SPEED if kind_of(profile) == "launch-bound" else SET_SPEED
+        of_set = _HOST_SPEED if kind_of(profile) == "launch-bound" else _SET_SPEED
         solo_rate = known.solo[n][0]
         measured = [
             _reached(profile, rate / solo_rate) if (rate := w.rates[n]) and solo_rate else None
@@ -267,7 +257,7 @@ class MeasuredPredictor:
 
     def _powers(self, profiles: Sequence[Profile], known: Predictions, seen: "_Seen") -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
-        errors = POWER if len(profiles) == ADVISED_JOBS else SET_POWER
+        errors = POWER if len(profiles) == ADVISED_JOBS else _SET_POWER
         shares, measured = (
             [split.shares for split in seen.splits],
             [w.power_w or None for w in seen.windows],
@@ -293,7 +283,7 @@ def _reached(profile: Profile, speed: float) -> float:
     serving = profile.serving
     if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
         return speed
-    return max(speed, SPARE)
+    return max(speed, _SPARE)
 
 
 def _served_splits(
@@ -305,7 +295,7 @@ def _served_splits(
     seen = [
         (w.split, speed) for w, speed in zip(windows, measured, strict=True) if speed is not None
     ]
-    return {split for split, _ in seen} - {split for split, speed in seen if speed < SPARE}
+    return {split for split, _ in seen} - {split for split, speed in seen if speed < _SPARE}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

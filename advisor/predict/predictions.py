@@ -24,7 +24,7 @@ from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
 
 @dataclass(frozen=True, slots=True)
-class PredictedPart:
+class _PredictedPart:
     """What is expected of one of the jobs.
 
     Attributes:
@@ -71,7 +71,7 @@ class Prediction:
     """
 
     split: Split
-    parts: tuple[PredictedPart, ...]
+    parts: tuple[_PredictedPart, ...]
     power_w: Interval
     memory_power_w: Interval | None = None
     efficiency_factors: tuple[float, float] | None = None
@@ -141,7 +141,7 @@ class Predictions:
         solo: Rate and power of each job alone on the whole GPU, and how many it holds.
         speeds: Relative ones; shape (3, jobs, n).
         power_w: Shape (3, n).
-        latencies_p99_ms: As `PredictedPart` has it; shape (3, jobs, n).
+        latencies_p99_ms: As `_PredictedPart` has it; shape (3, jobs, n).
         memory_power_w: Shape (3, n).
         efficiency_factors: Shape (2, n).
     """
@@ -184,10 +184,10 @@ class Predictions:
             efficiency_factors=None if math.isnan(low) else (low, high),
         )
 
-    def part(self, place: int, job: int) -> PredictedPart:
+    def part(self, place: int, job: int) -> _PredictedPart:
         """What is expected of one of the jobs at one of the splits."""
         speed = Interval(*self.speeds[:, job, place].tolist())
-        return PredictedPart(speed, *self.solo[job], _known(self.latencies_p99_ms[:, job, place]))
+        return _PredictedPart(speed, *self.solo[job], _known(self.latencies_p99_ms[:, job, place]))
 
     def values(self, objective: Objective) -> list[float]:
         """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
@@ -308,9 +308,9 @@ class PairPredictor(Predictor, Protocol):
         ...
 
 
-def predicted_part(profile: Profile, speed: Interval) -> PredictedPart:
+def predicted_part(profile: Profile, speed: Interval) -> _PredictedPart:
     """What is expected of a job with this profile at a relative speed."""
-    return PredictedPart(speed, profile.whole_gpu_rate, profile.whole_gpu_power_w, profile.gpus)
+    return _PredictedPart(speed, profile.whole_gpu_rate, profile.whole_gpu_power_w, profile.gpus)
 
 
 def are_mirrored(profiles: Sequence[Profile]) -> bool:

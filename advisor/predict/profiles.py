@@ -16,7 +16,6 @@ import functools
 import itertools
 import math
 import statistics
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -26,7 +25,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.objectives import Interval
-from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint
+from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint, grouped
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
@@ -99,24 +98,18 @@ class Serving:
     def p99_alone_ms(self, share_percent: float) -> float | None:
         """Alone at that share, linear between measured shares; None outside of them."""
         shares = [share for share, _ in self.latency_p99_ms]
-        place = bisect_left(shares, share_percent)
-        if place == len(shares) or share_percent < shares[0]:
+        if not shares or not shares[0] <= share_percent <= shares[-1]:
             return None
-        above, above_ms = self.latency_p99_ms[place]
-        if above == share_percent:
-            return above_ms
-        below, below_ms = self.latency_p99_ms[place - 1]
-        return below_ms + (above_ms - below_ms) * (share_percent - below) / (above - below)
+        return float(np.interp(share_percent, shares, [ms for _, ms in self.latency_p99_ms]))
 
 
 def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     """What points of one job on one GPU model tell; None: it answers no requests."""
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
-    latencies: dict[float, list[float]] = {}
-    for point in [point for point in points if BACKLOG not in point.flags] or points:
-        if point.latency_p99_ms is not None:
-            latencies.setdefault(point.share_percent, []).append(point.latency_p99_ms)
+    steady = [point for point in points if BACKLOG not in point.flags] or points
+    told = [(p.share_percent, p.latency_p99_ms) for p in steady if p.latency_p99_ms is not None]
+    latencies = {share: [ms for at, ms in told if at == share] for share, _ in told}
     if not (offered or latencies):
         return None
     if latencies:  # more SMs answer no later, where the window of the whole GPU had a backlog
@@ -329,21 +322,18 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     points of which the results are wrong, or that lack the rate or the power. Rates do not fall
     with the share: `advisor.predict.profiles`.
     """
-    groups: dict[tuple[str, str], dict[float, list[SoloPoint]]] = {}
-    for point in with_solo_flags(points):
-        shares = groups.setdefault((point.job, point.gpu_model), {})
-        shares.setdefault(point.share_percent, []).append(point)
+    groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
     found: dict[tuple[str, str], Profile] = {}
-    for key, shares in sorted(groups.items()):
+    for key, of_job in sorted(groups.items()):
         # A job that holds another number of GPUs than before is another one.
-        held = max((p for group in shares.values() for p in group), key=lambda p: p.started_at).gpus
+        held = max(of_job, key=lambda p: p.started_at).gpus
         best = {
             share: _undoubted(p for p in group if is_usable(p) and p.gpus == held)
-            for share, group in shares.items()
+            for share, group in grouped(of_job, lambda point: point.share_percent).items()
         }
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
-            right, wrong = own_results(p for group in shares.values() for p in group)
+            right, wrong = own_results(of_job)
             found[key] = replace(
                 _smoothed(p for group in best.values() for p in group),
                 reported=_reported(best[WHOLE]),
@@ -450,10 +440,9 @@ def _per_active_percent(profile: Profile) -> float:
 
 def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
     """Of points on the whole GPU, the newest whose results are right."""
-    for point in sorted(whole, key=lambda p: p.started_at, reverse=True):
-        if point.results == "right" and point.reported and point.job_hash:
-            return point.job_hash, point.reported
-    return None
+    newest_first = sorted(whole, key=lambda p: p.started_at, reverse=True)
+    told = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
+    return next(((job_hash, values) for job_hash, values in told if job_hash and values), None)
 
 
 def _middle(values: Sequence[float | None]) -> float:
@@ -563,14 +552,14 @@ def _above_idle(profile: Profile, above_w: float) -> Profile:
 
 JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]
 
-LOW_SHARE_PERCENT = 35.0
-"""Below, a job of `BY_SHARE` is harder to predict: how its rate falls there differs most."""
+# Below, a job of `_BY_SHARE` is harder to predict: how its rate falls there differs most.
+_LOW_SHARE_PERCENT = 35.0
 
 LEAST_ACTIVE_PERCENT = 50.0
 """A job whose SMs are active less alone on the whole GPU is launch-bound."""
 
-BY_SHARE = ("launch-bound", "filling beside filling")
-"""Situations of a job in which it matters how large its share is."""
+# Situations of a job in which it matters how large its share is.
+_BY_SHARE = ("launch-bound", "filling beside filling")
 
 
 def is_launch_bound(profile: Profile) -> bool:
@@ -598,14 +587,12 @@ def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) 
     if own == "filling":
         hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)
         situation = f"filling beside {hardest}"
-    if situation in BY_SHARE and share_percent < LOW_SHARE_PERCENT:
-        return f"{place}, {situation}, below {LOW_SHARE_PERCENT:g} %"
+    if situation in _BY_SHARE and share_percent < _LOW_SHARE_PERCENT:
+        return f"{place}, {situation}, below {_LOW_SHARE_PERCENT:g} %"
     return f"{place}, {situation}"
 
 
 def of_pair(kinds: Collection[str], place: str) -> str:
     """The situation of jobs together."""
-    for kind in ("server", "launch-bound"):
-        if kind in kinds:
-            return f"{place}, with a {kind}"
-    return f"{place}, both fill"
+    with_a = (f"with a {kind}" for kind in ("server", "launch-bound") if kind in kinds)
+    return f"{place}, {next(with_a, 'both fill')}"

@@ -216,8 +216,7 @@ def _level(wanted: Floats, supply: float) -> Floats:
     """
     ordered = np.sort(wanted, axis=0)
     left = supply - np.cumsum(ordered, axis=0) + ordered
-    among = np.arange(len(ordered), 0, -1)
-    return (left / among[:, None]).max(axis=0)
+    return (left / np.arange(len(ordered), 0, -1)[:, None]).max(axis=0)
 
 
 def power_w(
@@ -274,14 +273,14 @@ MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5)
 
+# CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
+# the GPU; medians of the bundled jobs that are no servers.
 _UNREAD_CORES = (1.0, 0.4)
-"""CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
-the GPU; medians of the bundled jobs that are no servers."""
 
+# Where neither its cores nor more than one window were read, a job whose SMs or DRAM are active
+# for less of the time is taken to wait for its host: of the bundled jobs that are no servers 28
+# of 29 such wait, and none of 38 others, the least active at 0.76.
 _WAITING = 0.7
-"""Where neither its cores nor more than one window were read, a job whose SMs or DRAM are active
-for less of the time is taken to wait for its host: of the bundled jobs that are no servers 28 of 29
-such wait, and none of 38 others, the least active at 0.76."""
 
 TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0)
 
@@ -364,11 +363,11 @@ def fills(profile: Profile) -> bool:
     return math.isnan(active) or active >= FILLS_PERCENT
 
 
+# Of the warps that SMs can hold. A job that fills SMs with fewer has few blocks of many
+# registers, which last as long as its kernels: matmul-bf16 (14 %) keeps others off as long below
+# normal priority as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37
+# to 89 % for microseconds (docs/measurements/profiles.md).
 _LEAST_OCCUPANCY_PERCENT = 25.0
-"""Of the warps that SMs can hold. A job that fills SMs with fewer has few blocks of many registers,
-which last as long as its kernels: matmul-bf16 (14 %) keeps others off as long below normal priority
-as at normal, and of matmul-fp32 (12 %) they wait half as long; of seven with 37 to 89 % for
-microseconds (docs/measurements/profiles.md)."""
 
 
 def has_short_blocks(profile: Profile) -> bool:

@@ -303,6 +303,7 @@ def look_hip(environment: Mapping[str, str]) -> int:
     )
 
 
+# CUresult values of cuda.h that speak of MPS.
 _CUDA_ERRORS: dict[Any, str] = {
     "no-libcuda": "libcuda.so.1 could not be loaded: no NVIDIA driver on this host",
     2: "out of memory: the card is full, or the memory of the job is bounded below what a context "
@@ -315,7 +316,6 @@ _CUDA_ERRORS: dict[Any, str] = {
     809: "the MPS server has all the connections it can take",
     810: "the MPS server ended this client",
 }
-"""CUresult values of cuda.h that speak of MPS."""
 
 
 def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -> dict[str, Any]:
@@ -638,8 +638,8 @@ def run(
     return (done.stdout + done.stderr).strip()
 
 
+# What is in a runtime folder: `locks`, and a folder for each GPU.
 _OURS = re.compile(r"[0-9A-Za-z-]{1,12}")
-"""What is in a runtime folder: `locks`, and a folder for each GPU."""
 
 _START_S = 10
 _CLIENT_S, _POLL_S = 10, 0.1
@@ -908,8 +908,8 @@ def start_server(control: Control) -> None:
 
 
 _FAULT_LINE = re.compile(r"fault|exception|illegal|fatal", re.IGNORECASE)
+# As in `Client {PID: 4267, Context ID: 0} connected`; the server's own number has no such word.
 _CLIENT = re.compile(r"\bPID:? *([0-9]+)")
-"""As in `Client {PID: 4267, Context ID: 0} connected`; the server's own number has no such word."""
 
 
 def named_in_faults(log: str) -> frozenset[int]:

@@ -20,9 +20,9 @@ CONTROLLERS = ("memory", "pids")
 
 _MIB = 1024 * 1024
 
+# Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores
+# has 4,096. A fork bomb makes more in a second.
 _LEAST_TASKS, _TASKS_PER_CORE = 4096, 64
-"""Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores has
-4,096. A fork bomb makes more in a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ from advisor.progress import (
 _THOUSANDS = re.compile(r",\d{3}(?!\d)")
 _OF_TOTAL = re.compile(r"\s*(?:/|(?:out )?of\s)\s*(\d[\d,.]*[kKMGT]?)")
 
+# Rising numbers, the first included, after which a smaller one was a new start: below half of the
+# last number, and above it, where ranks of one job that are not in step write such numbers, too.
 _RISES_NEAR, _RISES_FAR = 2, 4
-"""Rising numbers, the first included, after which a smaller one was a new start: below half of the
-last number, and above it, where ranks of one job that are not in step write such numbers, too."""
 
 
 @dataclass(slots=True)

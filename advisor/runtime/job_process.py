@@ -44,8 +44,8 @@ from advisor.settings import RUNTIME_DIR, output_bytes, python
 
 _SHIM = Path(__file__).with_name("shim.py")
 _START_S = 60
+# Variables of the shim, which carries no mark: it ends last, and by itself.
 _KEPT = ("LD_LIBRARY_PATH", RUNTIME_DIR)
-"""Variables of the shim, which carries no mark: it ends last, and by itself."""
 
 
 class JobProcess:

@@ -26,13 +26,13 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 _EVERY_S = 0.2
+# What takes longer hangs, whatever it is.
 _MOST_S = 300.0
-"""What takes longer hangs, whatever it is."""
 
 T = TypeVar("T")
 
+# Each with the moment at which it was told last.
 _listeners = dict[Callable[[], object], float]()
-"""Each with the moment at which it was told last."""
 
 
 def beat() -> None:
@@ -331,8 +331,8 @@ def _union(groups: Sequence[frozenset[int]]) -> frozenset[int]:
     return frozenset[int]().union(*groups)
 
 
+# Libraries whose version is one number, and how the metadata of their wheels begins.
 _NUMBERED = {"cublas": "nvidia_cublas*", "cudnn": "nvidia_cudnn*"}
-"""Libraries whose version is one number, and how the metadata of their wheels begins."""
 
 _MAPPED = re.compile(r"/lib(cublas|cudnn|torch)\.so[^/]*$")
 _TRIPLE = re.compile(r"(\d+)\.(\d+)\.(\d+)")

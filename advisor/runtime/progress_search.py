@@ -33,11 +33,11 @@ from advisor.scrape.page import parse_selector, read_page
 from advisor.scrape.servers import KnownServer, server_of
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[kKMGT](?![A-Za-z]))?"
+# Dates and times of day, which rise as steadily as any count.
 _CLOCK = re.compile(
     r"\b\d{4}([-/.])\d\d?\1\d\d?(?:T\d\d:\d\d)?|\b\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?"
     r"|\b\d\d?[-/]\d\d?(?:[-/]\d\d(?:\d\d)?)?(?=[ T]+\d\d?:\d\d)"
 )
-"""Dates and times of day, which rise as steadily as any count."""
 
 _FRACTION = re.compile(
     rf"(?<![\w./])({_NUMBER})(\s*/\s*|\s+(?:out )?of\s+)({_NUMBER})(?![\w%/]|\.\d)"
@@ -54,8 +54,8 @@ _WITH_UNIT = re.compile(rf"(?<![\w./-])({_NUMBER})\s?({_UNITS})\b(?!\s*/|\s*per\
 _BAR = re.compile(r"\d+%(?:(\|)[^|]*\||[^\w%]*)\s*$")
 _HEAD = re.compile(r"^\W*?(\d[\d,]*)(?=[\]:)|]|\s)(?!\s*[/%])")
 _WORD = re.compile(r"(?<![\d.\w])[A-Za-z][A-Za-z_-]+")
+# A number that a pattern passes over; possessive, so that a line is divided in one way alone.
 _TOKEN = r"\d[\d.,]*+(?:[eE][-+]?\d++)?+"
-"""A number that a pattern passes over; possessive, so that a line is divided in one way alone."""
 
 _CELL = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|nan|inf|-+", re.I)
 
@@ -64,6 +64,7 @@ _ITEMS = re.compile(
     r"(?:samples?|images?|imgs|examples?|frames?|tokens?|timesteps?|requests?|episodes?|games?"
     r"|rounds?|records|rows)$"
 )
+# Parts of names of numbers that count no work, or no work that goes on steadily.
 _NO_COUNTS = re.compile(
     r"(?:time|times|sec|secs|second|seconds|ms|min|minutes|hours|elapsed|eta|remaining|wall"
     r"|date|loss|losses|lr|rate|learning|acc|accuracy|error|mean|std|avg|norm|grad|score"
@@ -72,7 +73,6 @@ _NO_COUNTS = re.compile(
     r"|lineno|line|max|width|height|params|parameters|world|device|devices|workers|node|nodes"
     r"|length|len|bytes|mb|gb|mib|gib)$"
 )
-"""Parts of names of numbers that count no work, or no work that goes on steadily."""
 
 _PREPARES = re.compile(
     r"(?:map|filter|flatten(?:ing)?|tokeni[sz]\w*|fetch(?:ing)?|(?:down|up)load(?:ing|ed)?|load(?:ing)?"
@@ -85,8 +85,8 @@ _PREPARES = re.compile(
 _CHECKS = re.compile(r"^(?:val|valid|validation|validating|eval|evaluat|test|testing|dev)", re.I)
 _BYTES_PER_S = re.compile(r"\d\s?[kKMGT]?i?B/s")
 
-ACCESS_LOG = r'"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S+(?: HTTP/[\d.]+)?" (?:- )?\d{3}\b'
-"""Lines of uvicorn, gunicorn, nginx, Apache and most others for one request each."""
+# Lines of uvicorn, gunicorn, nginx, Apache and most others for one request each.
+_ACCESS_LOG = r'"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S+(?: HTTP/[\d.]+)?" (?:- )?\d{3}\b'
 
 _MOST_COLUMNS, _MOST_BETWEEN = 40, 8
 _ENOUGH_MOVES = 5
@@ -208,9 +208,9 @@ class LogNumbers:
             self._add(line[-2000:], at_s, busy=busy)  # lines that tell progress are shorter
 
     def _add(self, line: str, at_s: float, *, busy: bool) -> None:
-        if re.search(ACCESS_LOG, line):
+        if re.search(_ACCESS_LOG, line):
             self.requests += 1
-            self._note(_Place(ACCESS_LOG, "requests", 2), self.requests, at_s, line, busy=busy)
+            self._note(_Place(_ACCESS_LOG, "requests", 2), self.requests, at_s, line, busy=busy)
             return
         for place, number in self._places(line):
             # A pattern that finds another number first would count that.
@@ -282,8 +282,7 @@ class LogNumbers:
             one for one in self._candidates.values() if one.counts and one.is_alive(now_s, looked_s)
         ]
         # While a GPU computes in some part of the look, what counts then is its work.
-        if any(one.busy_moves for one in alive):
-            alive = [one for one in alive if one.busy_moves] or alive
+        alive = [one for one in alive if one.busy_moves] or alive
         return sorted(
             alive,
             key=lambda one: (
@@ -461,8 +460,8 @@ def _unit_place(match: re.Match[str]) -> _Place:
 WATCHED_S = 20.0
 """Length of a look: time for a second epoch, or for the work to follow what prepares it."""
 
-LONGEST_LOOK_S = 60.0
-"""Length of a look at whose end data are being prepared, or the best candidate has stopped."""
+# Length of a look at whose end data are being prepared, or the best candidate has stopped.
+_LONGEST_LOOK_S = 60.0
 
 LOOK_S, ASK_S = 0.1, 1.0
 """How often the output is read; how often the GPU, the libraries and a metrics page are."""
@@ -549,7 +548,7 @@ def find_progress(
     if counted and _has_advisor(command[0], environment):
         words = shlex.split(counted)
         with _looking(words, environment) as second, contextlib.suppress(JobError):
-            if (found := second.run(LONGEST_LOOK_S, computes)) and not found.line:
+            if (found := second.run(_LONGEST_LOOK_S, computes)) and not found.line:
                 return FoundJob(tuple(words), found)
     raise look.nothing(counted)
 
@@ -585,7 +584,7 @@ class _Look:
         asked_s, busy = begun_s - ASK_S, False
         is_open = False
         while (code := self._job.poll()) is None and (
-            now_s - begun_s < seconds or (is_open and now_s - begun_s < LONGEST_LOOK_S)
+            now_s - begun_s < seconds or (is_open and now_s - begun_s < _LONGEST_LOOK_S)
         ):
             time.sleep(LOOK_S)
             now_s = time.monotonic()

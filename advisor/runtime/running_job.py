@@ -306,9 +306,8 @@ class RunningJob:
 
     def _unread(self, age_s: float) -> AdvisorError | None:
         """Why no progress was found in so many seconds; None: it may still begin."""
-        wrong = None
-        if age_s > patience_s(self.job):
-            wrong = counts_otherwise(self.job, self.tail().splitlines())
+        is_due = age_s > patience_s(self.job)
+        wrong = counts_otherwise(self.job, self.tail().splitlines()) if is_due else None
         if wrong is not None or age_s <= self.job.start_timeout_s:
             return wrong
         return self._error(
@@ -380,8 +379,8 @@ _SCRAPE = (
     str(Path(__file__).parents[2]),
 )
 
-GPU_MARK = "ADVISOR_GPU"
-"""Every job carries the UUID of its GPU in this variable, so that left-over ones are found."""
+# Every job carries the UUID of its GPU in this variable, so that left-over ones are found.
+_GPU_MARK = "ADVISOR_GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +450,7 @@ def prove(
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
         **gate,
-        GPU_MARK: backend.gpu.uuid,
+        _GPU_MARK: backend.gpu.uuid,
         **backend.environment(share),
     }
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
@@ -459,7 +458,7 @@ def prove(
 
 def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
     """Processes of jobs that an advisor with this runtime directory started on the GPU."""
-    return marked_pids({GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
+    return marked_pids({_GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
 
 
 def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
@@ -469,7 +468,7 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
         SurvivorsError: one of them does not end.
     """
     for gpu in backend.gpu.each:
-        end_marked(backend, {GPU_MARK: gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+        end_marked(backend, {_GPU_MARK: gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
         end_cgroups(cgroup_prefix(gpu.uuid, str(runtime_dir)))
 
 
@@ -486,8 +485,8 @@ def _counted_by(job: Job) -> tuple[str, ...]:
     return (python(), "-I", "-c", *_SCRAPE, *options, "--")
 
 
+# Words that only a shell understands; quoted ones stand in longer words.
 _SHELL = frozenset({"&&", "||", "|", ";", ">", "<"})
-"""Words that only a shell understands; quoted ones stand in longer words."""
 
 
 def check_program(job: Job, base: Mapping[str, str]) -> None:

@@ -30,8 +30,8 @@ HEAD_BYTES = 64 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
 _CHUNK = 65536
+# What is still taken of the output when the first process has ended.
 _DRAIN_BYTES = 16 * 1024 * 1024
-"""What is still taken of the output when the first process has ended."""
 
 
 class _Order(TypedDict):

@@ -72,9 +72,9 @@ SAME_CLOCK = 0.03
 SAME_ARITHMETIC = 0.10
 """Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
 
-NO_MEASURE = DOUBTFUL - {UNREAD}
-"""Flags of points that others are not compared with. Wrong results take less energy, never more, so
-a point whose results nobody read condemns no other."""
+# Flags of points that others are not compared with. Wrong results take less energy, never more,
+# so a point whose results nobody read condemns no other.
+_NO_MEASURE = DOUBTFUL - {UNREAD}
 
 ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
 
@@ -175,7 +175,7 @@ def expected_energy_j(
         other
         for other in sweep
         if other.share_percent > point.share_percent
-        and NO_MEASURE.isdisjoint(other.flags)
+        and _NO_MEASURE.isdisjoint(other.flags)
         and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
         and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
     }
@@ -291,11 +291,11 @@ def own_results(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[
     than the job tolerates. A count with both is wrong. Points of which no results were read say
     nothing.
     """
-    counts: dict[str | None, set[int]] = {}
-    for point in points:
-        if point.units_granted:
-            counts.setdefault(point.results, set()).add(point.units_granted)
-    right, wrong, differ = (counts.get(name, set()) for name in ("right", "wrong", "differ"))
+    read = [(point.results, point.units_granted) for point in points if point.units_granted]
+    right, wrong, differ = (
+        {units for results, units in read if results == name}
+        for name in ("right", "wrong", "differ")
+    )
     return frozenset(right - wrong - differ), frozenset(wrong | differ)
 
 

@@ -270,8 +270,8 @@ def _filled(first: CheckedCounts, other: CheckedCounts) -> CheckedCounts:
     )
 
 
+# Operations that are named of those that were wrong.
 _NAMED = 3
-"""Operations that are named of those that were wrong."""
 
 LIBRARIES = "GPU libraries compute wrong results (advisor check)"
 

@@ -164,7 +164,7 @@ class QueuedJobs(JobRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRequest(ABC):
+class _AdviceRequest(ABC):
     """What every request for advice may say.
 
     Attributes:
@@ -205,7 +205,7 @@ class AdviceRequest(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharingRequest(AdviceRequest):
+class _SharingRequest(_AdviceRequest):
     """Jobs that are to share a GPU.
 
     Attributes:
@@ -237,7 +237,7 @@ class SharingRequest(AdviceRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendationRequest(SharingRequest):
+class RecommendationRequest(_SharingRequest):
     """One to seven jobs for one GPU with their limits; equal requests get equal answers.
 
     Attributes:
@@ -274,7 +274,7 @@ class RecommendationRequest(SharingRequest):
 
     @classmethod
     def of(cls, *jobs: str | JobRequest, **fields: Any) -> Self:
-        """As that of `SharingRequest`."""
+        """As that of `_SharingRequest`."""
         return cls(jobs=tuple(map(_copies_of, jobs)), **fields)
 
     @property
@@ -346,7 +346,7 @@ def _copies_of(job: str | JobRequest) -> JobCopies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GainsRequest(AdviceRequest):
+class GainsRequest(_AdviceRequest):
     """Jobs of one GPU model (not said, the H200), all of whose pairs are asked for, or one job's.
 
     Attributes:
@@ -409,7 +409,7 @@ JobsTogether: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest(SharingRequest):
+class LaunchRequest(_SharingRequest):
     """Two to seven jobs to run together on one GPU, and others that follow them.
 
     Or one job to run beside those of a launch that runs, which keep their shares (`check_join`).
@@ -532,7 +532,7 @@ MOST_TYPES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRequest(SharingRequest):
+class PlacementRequest(_SharingRequest):
     """Jobs for a number of GPUs: a queue of work to its end, or jobs that run from now on.
 
     It is a queue if some job has work and there is no deadline.

@@ -93,8 +93,8 @@ from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
 if TYPE_CHECKING:
     from advisor_power.components import KnownPower
 
+# How many features outside of the training data are named; there can be dozens.
 _NAMED = 3
-"""How many features outside of the training data are named; there can be dozens."""
 
 
 def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
@@ -120,35 +120,41 @@ def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ModelAdvice:
-    """A decision, and what it is by."""
+    """A decision, and what it is by.
+
+    Attributes:
+        warnings: What a reader should know before doing it.
+        reasons: Why this option.
+        card: By which power was corrected for the card; None: it was not.
+        measured: Of these jobs together; the answer takes it in.
+        gpus: What each GPU runs, where the jobs do not share one.
+        replicas: Of one job alone, how many copies of it; the decision is on the best number.
+    """
 
     decision: Decision
     manifest: Manifest
     warnings: tuple[str, ...]
-    """What a reader should know before doing it."""
     reasons: tuple[str, ...]
-    """Why this option."""
     card: CardFactor | None = None
-    """By which power was corrected for the card; None: it was not."""
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
-    """Of these jobs together; the answer takes it in."""
     gpus: tuple[str, ...] = ()
-    """What each GPU runs, where the jobs do not share one."""
     replicas: Replicas | None = None
-    """Of one job alone, how many copies of it; the decision is on the best number of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KnownSet:
-    """Two to seven jobs with their predictions and warnings, ready for any request."""
+    """Two to seven jobs with their predictions and warnings, ready for any request.
+
+    Attributes:
+        warnings: Whatever is wanted.
+    """
 
     known: KnownJobs
     outlook: Outlook
     warnings: tuple[str, ...]
-    """Whatever is wanted."""
+    # Features that no training data had, by the split that was chosen.
     _outside: dict[Split, list[str]] = field(default_factory=dict[Split, list[str]])
-    """Features that no training data had, by the split that was chosen."""
 
     def decide(self, request: Request, running: Running | None = None) -> Decision:
         """How the jobs are to run; all but the last may be running.
@@ -221,10 +227,9 @@ class KnownSet:
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
         profiles, checked = self.outlook.profiles, self.known.checked
-        if not (wanted := wanted_splits(profiles, fine=fine)):
-            return ()
-        safeties = [profile.safety(checked) for profile in profiles]
-        return tuple(dict.fromkeys(avoided_texts(wanted, [p.job for p in profiles], safeties)))
+        safeties, jobs = [p.safety(checked) for p in profiles], [p.job for p in profiles]
+        wanted = wanted_splits(profiles, fine=fine)
+        return tuple(dict.fromkeys(avoided_texts(wanted, jobs, safeties))) if wanted else ()
 
     def _of_predictor(
         self, split: Split | None, measured: MeasuredTogether | None
@@ -578,8 +583,8 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
 DIGITS = 4
 """Of a part of 1, which hundreds of pairs give; none is known better."""
 
-ENOUGH_SPEED = 0.95
-"""Of the whole GPU: a size that keeps it costs a job alone next to nothing."""
+# Of the whole GPU: a size that keeps it costs a job alone next to nothing.
+_ENOUGH_SPEED = 0.95
 
 
 def best_partners(
@@ -622,13 +627,18 @@ def best_partners(
 
 
 def best_size(profile: Profile) -> Size | None:
-    """The smallest measured share that keeps `ENOUGH_SPEED`; None: only the whole GPU does."""
+    """The smallest measured share that keeps `_ENOUGH_SPEED`; None: only the whole GPU does."""
     speeds = profile.values["rate"] / profile.whole_gpu_rate
-    for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True):
-        if speed >= ENOUGH_SPEED and share < profile.shares[-1]:
-            p99_ms = profile.serving and profile.serving.p99_alone_ms(share)
-            return Size(share_percent=share, speed=speed, latency_p99_ms=p99_ms)
-    return None
+    enough = (
+        Size(
+            share_percent=share,
+            speed=speed,
+            latency_p99_ms=profile.serving and profile.serving.p99_alone_ms(share),
+        )
+        for share, speed in zip(profile.shares.tolist(), speeds.tolist(), strict=True)
+        if speed >= _ENOUGH_SPEED and share < profile.shares[-1]
+    )
+    return next(enough, None)
 
 
 def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:

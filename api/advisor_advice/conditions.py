@@ -288,8 +288,8 @@ MOST_JOBS = 50
 
 MOST_POINTS = 100
 
-RATE_ERROR, MOST_ERROR = 0.03, 0.2
-"""Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative."""
+# Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative.
+_RATE_ERROR, _MOST_ERROR = 0.03, 0.2
 
 
 FittedKernels: TypeAlias = Mapping[tuple[str, str], Kernels]
@@ -297,21 +297,24 @@ FittedKernels: TypeAlias = Mapping[tuple[str, str], Kernels]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Conditions:
-    """What advice takes in beyond profiles and model; by default nothing."""
+    """What advice takes in beyond profiles and model; by default nothing.
+
+    Attributes:
+        gpu_uuid: The card; None: it may be any.
+        factor: What it draws; None: nothing was seen of it.
+        outdated: By GPU model, what has changed since `advisor check`, in words.
+        windows: What was measured of jobs together.
+        kernels: By job and GPU model, of jobs that no probe ran beside.
+        hours: Launches of one job that was only seen beside others that are known.
+    """
 
     gpu_uuid: str | None = None
-    """The card; None: it may be any."""
     factor: CardFactor | None = None
-    """What it draws; None: nothing was seen of it."""
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By GPU model, what has changed since `advisor check`, in words."""
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
-    """What was measured of jobs together."""
     kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
-    """By job and GPU model, of jobs that no probe ran beside."""
     hours: tuple[Expected, ...] = ()
-    """Launches of one job that was only seen beside others that are known."""
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -325,8 +328,8 @@ class Conditions:
         )
         hours = self._hours(profiles)
         profiles = tuple(narrowed_by(p, hours) for p in profiles)
-        if self._is_used(profiles) and self.factor:
-            predictor = CardPredictor(predictor, profiles, self.factor)
+        if factor := self.card_of(profiles):
+            predictor = CardPredictor(predictor, profiles, factor)
             profiles = predictor.brought(profiles)
         if drifts := self._drifts(profiles):
             predictor = DriftPredictor(predictor, drifts)
@@ -334,9 +337,11 @@ class Conditions:
             predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
         return predictor, tuple(profiles)
 
-    def card_of(self, profiles: Iterable[Profile]) -> CardFactor | None:
+    def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:
         """The factor, where it changes the power of these jobs."""
-        return self.factor if self._is_used(profiles) else None
+        factor = None if hold_several(profiles) else self.factor
+        is_used = factor and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
+        return factor if is_used else None
 
     def drifts_of(self, profiles: Sequence[Profile]) -> tuple[DriftedJob, ...]:
         """Those of these jobs."""
@@ -392,11 +397,6 @@ class Conditions:
         }
         return {jobs: windows for jobs, windows in newer.items() if windows}
 
-    def _is_used(self, profiles: Iterable[Profile]) -> bool:
-        factor = self.factor
-        known = () if factor is None or hold_several(profiles) else profiles
-        return any(factor and factor.gpu_uuid not in p.gpu_uuids for p in known)
-
     def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
         names = [profile.job for profile in profiles]
         return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
@@ -406,14 +406,10 @@ NOTHING = Conditions()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Experience:
-    """What the newest observations of a store say; `outdated` is as in `Conditions`."""
+class Experience(Conditions):
+    """What the newest observations of a store say: conditions of any card."""
 
     expected: tuple[Expected, ...] = ()
-    drifts: tuple[DriftedJob, ...] = ()
-    outdated: Mapping[str, str] = field(default_factory=dict[str, str])
-    kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
-    hours: tuple[Expected, ...] = ()
 
     def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
         """For jobs on a GPU model, and on a card where it is known.
@@ -421,14 +417,8 @@ class Experience:
         Raises:
             StoreError: the store cannot be read.
         """
-        return Conditions(
-            gpu_uuid=gpu_uuid,
-            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
-            drifts=self.drifts,
-            outdated=self.outdated,
-            kernels=self.kernels,
-            hours=self.hours,
-        )
+        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
+        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
 
     def only_card(self, gpu_model: str) -> str | None:
         """The card of that model that all launches ran on; None: there are none, or several."""
@@ -561,7 +551,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
             n = probe.kernels.per_unit
             told = kernels_beside(
                 *(
-                    MeanEstimate(rate, RATE_ERROR * rate)
+                    MeanEstimate(rate, _RATE_ERROR * rate)
                     for rate in (
                         profile.whole_gpu_rate,
                         part.rate,
@@ -570,7 +560,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
                     )
                 )
             )
-            if told["kernels_per_unit_stderr"] < MOST_ERROR * told["kernels_per_unit"]:
+            if told["kernels_per_unit_stderr"] < _MOST_ERROR * told["kernels_per_unit"]:
                 kernels = Kernels(
                     per_unit=told["kernels_per_unit"],
                     per_unit_stderr=told["kernels_per_unit_stderr"],
@@ -648,8 +638,8 @@ class DriftPredictor:
         return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)
 
 
+# Rate and power of jobs alone on the whole GPU, by run, card and job.
 _Alone: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
-"""Rate and power of jobs alone on the whole GPU, by run, card and job."""
 
 
 def measured_windows(
@@ -676,7 +666,7 @@ def measured_windows(
         StoreError: the store cannot be read.
     """
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
-    found: defaultdict[tuple[str, ...], list[Window]] = defaultdict(list)
+    found: list[tuple[tuple[str, ...], Window]] = []
     on_model = [
         point
         for point in (bundled_points_together(by_job) if bundled is None else bundled)
@@ -685,16 +675,14 @@ def measured_windows(
     if on_model:
         # A process that keeps the points reads the references of all jobs once.
         references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
-        for names, window in _of_points(on_model, by_job, references, is_bundled=True):
-            found[names].append(window)
+        found += _of_points(on_model, by_job, references, is_bundled=True)
     stored = list[Observation]()
     if store is not None:
         # Of a queue all are read at once: asking for each pair takes longer.
         asked = [None] if any_of else asked_together([p.job for p in profiles])
         own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
         alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
-        for names, window in _of_points(undisputed(own), by_job, alone):
-            found[names].append(window)
+        found += _of_points(undisputed(own), by_job, alone)
         stored = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed([*newest, *stored]):
         known = [by_job[job] for job in observation.jobs if job in by_job]
@@ -702,8 +690,12 @@ def measured_windows(
         if split and not _is_doubtful(observation, known, checked):
             rates = _rates_as_profiled(observation, known)
             window = replace(_window(split, observation), is_launch=True, rates=rates)
-            found[observation.jobs].append(window)
-    return {names: tuple(windows) for names, windows in found.items() if by_job.keys() >= {*names}}
+            found.append((observation.jobs, window))
+    return {
+        names: tuple(window for _, window in of_jobs)
+        for names, of_jobs in grouped(found, lambda one: one[0]).items()
+        if by_job.keys() >= {*names}
+    }
 
 
 @functools.cache

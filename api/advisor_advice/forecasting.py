@@ -271,8 +271,7 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    names = [job.name for job in pair.jobs]
-    found = find_profiles(names, settings, gpu.model, several_gpus=True)
+    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model, several_gpus=True)
     at_rates = (
         with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
         for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True)

@@ -46,9 +46,9 @@ from advisor.validity.safe_counts import (
 from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_data.known import checked_counts
 
-ALONE_S = SETTLE_S + 3.0
-"""How long a job runs alone before all do, s. Windows of 2 s of a launch-bound job differ by 9 % on
-one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more."""
+# How long a job runs alone before all do, s. Windows of 2 s of a launch-bound job differ by 9 %
+# on one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more.
+_ALONE_S = SETTLE_S + 3.0
 
 TRY_S = 10.0
 """How long a way is tried: 3 s to settle and 7 s of measuring, s."""
@@ -169,7 +169,7 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
             check_set_memory(pair, launch.card)
     told = [
         (
-            replace(pair, alone_s=ALONE_S if _begins_alone(pair, request) else None),
+            replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
             (*_over_subscribed(pair, launch.units_total, vendor), *notes),
         )
         for pair, notes in made

@@ -323,9 +323,7 @@ def _to_wire(
 ) -> wire.Placement:
     placing = plan.placing
     kinds, pools = placing.kinds, placing.pools
-    used = Counter[int]()
-    for one, count in plan.sets.items():
-        used[one.pool] += count
+    used = Counter(one.pool for one, count in plan.sets.items() for _ in range(count))
     queue, saved = None, _saved(plan, host_w)
     if plan.schedule:
         queue = _queue(plan, plan.schedule)

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from advisor.core.gpu import WHOLE, vendor_of
 from advisor.core.job import check_one_gpu
-from advisor.core.records import DOUBTFUL, Record, SoloPoint
+from advisor.core.records import DOUBTFUL, Record, SoloPoint, grouped
 from advisor.core.telemetry import NO_POWER
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
@@ -33,11 +32,11 @@ from advisor_data.files import read_points
 from advisor_data.known import checked_counts
 from advisor_models.one_window import bundled_head
 
+# How many jobs without a profile are named; a placement can have hundreds.
 _NAMED = 3
-"""How many jobs without a profile are named; a placement can have hundreds."""
 
+# Profiles of one job by GPU model.
 _Profiles = Mapping[str, Profile]
-"""Profiles of one job by GPU model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +173,14 @@ def or_estimated(
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    lacking = {name: list[SoloPoint]() for name in known}
-    for point in undisputed(points):
-        if point.job in known and point.gpu_model not in known[point.job].profiles:
-            lacking[point.job].append(point)
+    lacking = (
+        point
+        for point in undisputed(points)
+        if point.job in known and point.gpu_model not in known[point.job].profiles
+    )
+    by_job = grouped(lacking, lambda point: point.job)
     return {
-        name: of_job.before(ProfilesOfJob(_estimated_profiles(lacking[name])))
+        name: of_job.before(ProfilesOfJob(_estimated_profiles(by_job.get(name, ()))))
         for name, of_job in known.items()
     }
 
@@ -312,12 +313,13 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
     Raises:
         ModelError: the head that estimates is damaged.
     """
-    windows: defaultdict[str, list[SoloPoint]] = defaultdict(list)
-    for point in sorted(points, key=lambda p: p.started_at):
-        if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags):
-            windows[point.gpu_model].append(point)
+    windows = (
+        point
+        for point in sorted(points, key=lambda p: p.started_at)
+        if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags)
+    )
     found: dict[str, Profile] = {}
-    for gpu_model, of_model in windows.items():
+    for gpu_model, of_model in grouped(windows, lambda point: point.gpu_model).items():
         point = mean_window(of_model[-20:])  # the newest: programs change
         if window := window_of_point(point):
             serving = serving_of(of_model)

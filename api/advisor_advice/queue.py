@@ -299,8 +299,8 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     return found
 
 
+# What goes wrong with a GPU, whatever job is started on it.
 _OF_GPU = {error.code: error for error in (BusyError, PartitionError, SourceError, SurvivorsError)}
-"""What goes wrong with a GPU, whatever job is started on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,7 @@ say."""
 _MOST_COLUMNS = 100
 
 
-class Strict(BaseModel):
+class _Strict(BaseModel):
     """Takes what it names, of the type that it names, and nothing else."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
@@ -179,7 +179,7 @@ def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
         jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=100)]
         fields[JOBS] = jobs, Field(description="one object for each job, in any order")
     doc = (kind.__doc__ or "").splitlines()[0]
-    return make(kind.__name__, __base__=Strict, __doc__=doc, **fields)
+    return make(kind.__name__, __base__=_Strict, __doc__=doc, **fields)
 
 
 def _field(
@@ -235,7 +235,7 @@ PointRow: TypeAlias = Annotated[
 ]
 
 
-class SoloPointsRequest(Strict):
+class SoloPointsRequest(_Strict):
     """All solo points that a job is to have on one GPU model."""
 
     points: Annotated[
@@ -244,13 +244,13 @@ class SoloPointsRequest(Strict):
     ]
 
 
-class PointsRequest(Strict):
+class PointsRequest(_Strict):
     """Measured points of both kinds; an object with `jobs` is a pair point."""
 
     points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)]
 
 
-class ObservationsRequest(Strict):
+class ObservationsRequest(_Strict):
     """What launched pairs really did."""
 
     observations: Annotated[

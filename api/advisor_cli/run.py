@@ -1,7 +1,7 @@
 """`advisor run`: a queue of jobs on the GPUs of this host, until all are done."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -53,9 +53,9 @@ from advisor_cli.launch import user_name
 from advisor_cli.launch_text import asking_to_stop, speed_text, unread_text
 from advisor_profiling.testbed import find_gpu, with_units
 
+# Of a job; `ended` is a server that was ended with the last batch job; of the launch of a
+# `silent` one nothing was heard for 10 s.
 _State = Literal["waiting", "starting", "running", "silent", "ending", "done", "failed", "ended"]
-"""Of a job; `ended` is a server that was ended with the last batch job; of the launch of a `silent`
-one nothing was heard for 10 s."""
 
 _STATES: Mapping[str, _State] = {
     "waiting": "starting",
@@ -178,9 +178,8 @@ def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: Queue
     # By its work, else as many steps as an equal job had.
     equal = (one.steps for one in record.ended if (one.job, one.came) == (name, "finished"))
     steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
-    expected = None
-    if card and job in running:
-        expected = card.expected([one.part.job.name for one in running], launch.split)
+    names = [one.part.job.name for one in running]
+    expected = card.expected(names, launch.split) if card and job in running else None
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
         job=name,
@@ -360,8 +359,8 @@ def event_lines(before: _RunState | None, state: _RunState) -> Iterator[str]:
 
 def end_screen(state: _RunState) -> Said:
     """Time and energy beside those of one job after the other, and how to go on."""
-    headline = f"{state.state.upper()}: {state.headline}."
-    return Said(headline=headline, lines=tuple(_end_lines(state)))
+    said = f"{state.state.upper()}: {state.headline}."
+    return Said(headline=said, lines=tuple(_end_lines(state)))
 
 
 def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
@@ -397,8 +396,8 @@ def _first(job: _RunJob) -> str:
 
 _SUFFIXES = (".yaml", ".yml")
 
+# Exit codes by what came of the queue.
 _CODES = {"done": 0, "stopped": STOPPED}
-"""Exit codes by what came of the queue."""
 
 
 def run(
@@ -616,12 +615,8 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
 
 def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
-    waiting = [*look.waiting]
-    for _, ways in first:
-        for job in ways[0].jobs:
-            if job.name in waiting:
-                waiting.remove(job.name)
-    return waiting
+    taken, names = Counter(job.name for _, ways in first for job in ways[0].jobs), look.waiting
+    return [name for n, name in enumerate(names) if names[:n].count(name) >= taken[name]]
 
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:

@@ -42,8 +42,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 Q = TypeVar("Q")
 
+# How long an answer is good: models and profiles change.
 _KEPT_S = 60.0
-"""How long an answer is good: models and profiles change."""
 
 _AT_ONCE = 50
 

@@ -38,6 +38,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     divide_energy,
+    grouped,
 )
 from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
@@ -129,16 +130,12 @@ class GpuUsers:
 def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     """The processes on a GPU, by the uid of their pod or batch job; those of none are left out."""
     clients = sight.clients or frozenset()
-    found: dict[str, GpuUsers] = {}
-    for pid in clients | sight.computing:
-        if uid := tenant_of(pid):
-            known = found.get(uid, GpuUsers())
-            found[uid] = (
-                GpuUsers(known.clients | {pid}, known.outside)
-                if pid in clients
-                else GpuUsers(known.clients, known.outside | {pid})
-            )
-    return found
+    by_uid = grouped(clients | sight.computing, tenant_of)
+    return {
+        uid: GpuUsers(clients.intersection(p), frozenset(p) - clients)
+        for uid, p in by_uid.items()
+        if uid
+    }
 
 
 def prove(
@@ -337,8 +334,8 @@ def idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     return min((power_w for power_w in known if power_w is not None), default=None)
 
 
+# Asks the service for the points of a job on a GPU model; raises a `ClientError`.
 _Profiles = Callable[[str, str], ProfilePoints]
-"""Asks the service for the points of a job on a GPU model; raises a `ClientError`."""
 
 ASK_AGAIN_S = 60.0
 """A profile that was not to be had, or was, is asked for again after this time: it may change."""
@@ -852,11 +849,6 @@ def keep_looking(look: Callable[[], object], stop: threading.Event) -> Iterator[
         except Exception:  # a fault of ours with one job must not blind us to all others
             LOG.exception("an internal error")
         yield
-
-
-def references_of(service: Client) -> ReferenceCache:
-    """What the service knows of jobs alone."""
-    return ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
 
 
 def power_source(gpu: Gpu, settings: Settings) -> TelemetrySource | None:

@@ -140,7 +140,7 @@ def _are_free(files: Iterable[IO[str]]) -> bool:
 class LiveProcess:
     """A running job on a live GPU."""
 
-    def __init__(self, job: RunningJob, testbed: "LiveTestbed") -> None:
+    def __init__(self, job: RunningJob, testbed: "_LiveTestbed") -> None:
         self._job, self._testbed = job, testbed
         self.share, self.granted = job.share, job.granted
         self.count, self.check, self.cpu_s = job.count, job.check, job.cpu_s
@@ -170,7 +170,7 @@ class LiveProcess:
         self._job.pin(self._testbed.cores.waiting)
 
 
-class LiveTestbed:
+class _LiveTestbed:
     """A real GPU, its limits and its telemetry.
 
     A folder of the run has counters, gates and outputs of its jobs, of which a window has `jobs`.
@@ -236,7 +236,7 @@ def live_testbed(
     mode: Mode | None,
     run: str,
     jobs: int = 2,
-) -> Generator[LiveTestbed]:
+) -> Generator[_LiveTestbed]:
     """A live GPU for one run; what was started for it is stopped at the end.
 
     Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
@@ -250,7 +250,9 @@ def live_testbed(
         ):
             folder = open_home(settings.home, "logs", run)
             phase_lock = PhaseLock(settings.lock_dir)
-            yield LiveTestbed(backend, source, settings.job_environment(), folder, phase_lock, jobs)
+            yield _LiveTestbed(
+                backend, source, settings.job_environment(), folder, phase_lock, jobs
+            )
     finally:
         # It kept itself to one core; jobs of the next testbed would share that.
         pin([os.getpid()], cores)
@@ -836,5 +838,5 @@ def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> t
 WarmProcess = LiveProcess | ReplayProcess
 """One job, started at one share, standing at its gate or running."""
 
-Testbed = LiveTestbed | ReplayTestbed
+Testbed = _LiveTestbed | ReplayTestbed
 """A GPU on which jobs can be started at shares."""

@@ -174,7 +174,7 @@ def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _M
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class _Bar:
     """Mean fractions of the oracle over some pairs, and of 50/50 in the same pairs.
 
     Attributes:
@@ -199,7 +199,7 @@ class JobFigures:
     gpu_model: str
     launch_bound: bool
     sm_active_percent: float
-    bars: Mapping[str, Bar]
+    bars: Mapping[str, _Bar]
     own: Error | None
     beside: Error | None
     power: Error | None
@@ -221,7 +221,7 @@ def by_job(
     return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
 
 
-def bar_of(choices: Sequence[Choice]) -> Bar:
+def bar_of(choices: Sequence[Choice]) -> _Bar:
     """The mean of choices; at least one."""
     ours = statistics.mean(choice.fraction for choice in choices)
     # A pair in which 50/50 is worth nothing has no ratio to it, and 50/50 is 0 of its oracle.
@@ -229,7 +229,7 @@ def bar_of(choices: Sequence[Choice]) -> Bar:
         choice.fraction / choice.over["equal"] if choice.over.get("equal") else 0.0
         for choice in choices
     )
-    return Bar(
+    return _Bar(
         choices=len(choices),
         fraction_percent=100 * ours,
         equal_percent=100 * equal,
@@ -238,7 +238,7 @@ def bar_of(choices: Sequence[Choice]) -> Bar:
 
 
 def _job(
-    data: Data, held_out: HeldOut, key: tuple[str, str], bars: Mapping[str, Bar]
+    data: Data, held_out: HeldOut, key: tuple[str, str], bars: Mapping[str, _Bar]
 ) -> JobFigures:
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])

@@ -511,7 +511,7 @@ difference. docs/measurements/model.md has the figures.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeadRows:
+class _HeadRows:
     """What a head takes of n rows; a part is a job of the pair, or the pair.
 
     Attributes:
@@ -522,9 +522,9 @@ class HeadRows:
     features: Float32s
     prior: Floats
 
-    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "HeadRows":
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "_HeadRows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        return HeadRows(self.features[which], self.prior[which])
+        return _HeadRows(self.features[which], self.prior[which])
 
 
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -557,7 +557,7 @@ class Rows:
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
-    heads: Mapping[str, HeadRows]
+    heads: Mapping[str, _HeadRows]
 
     def __len__(self) -> int:
         return len(self.columns["power_w"])
@@ -605,7 +605,7 @@ def make_rows(
         InputError: there is none.
     """
     tables: list[dict[str, npt.NDArray[Any]]] = []
-    blocks: dict[str, list[HeadRows]] = {head.name: [] for head in heads}
+    blocks: dict[str, list[_HeadRows]] = {head.name: [] for head in heads}
     for number, pair in enumerate(with_profiles(pairs, profiles)):
         a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
         for m in pair.measurements:
@@ -614,7 +614,7 @@ def make_rows(
             for head in heads:
                 features, priors = inputs_of(head, sides)
                 parts = np.stack(np.split(features, len(priors)), axis=1)
-                blocks[head.name].append(HeadRows(parts, np.stack(priors, axis=1)))
+                blocks[head.name].append(_HeadRows(parts, np.stack(priors, axis=1)))
             values = _columns(m, (a, b)) | {
                 "measurement": len(tables),
                 "pair": number,
@@ -629,7 +629,7 @@ def make_rows(
     return Rows(
         {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
         {
-            name: HeadRows(
+            name: _HeadRows(
                 np.concatenate([block.features for block in found]),
                 np.concatenate([block.prior for block in found]),
             )

@@ -104,7 +104,7 @@ def gpu_models(rows: Rows) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Carried:
+class _Carried:
     """Predictions of a GPU model that was left out.
 
     Attributes:
@@ -127,7 +127,7 @@ def carry_over(
     learner: Learner,
     progress: OnFold | None = None,
     learners: Sequence[HeadLearner] = HEAD_LEARNERS,
-) -> Carried:
+) -> _Carried:
     """Leave the rows of a mask out, such as all of one GPU model, and each job as well.
 
     It takes a fit for each job of the other rows, and one more where the rows left out have jobs of
@@ -158,7 +158,7 @@ def carry_over(
         found = joined([found, *more])
     is_tested = mask[found.row]
     known = found.take(~is_tested)
-    return Carried(
+    return _Carried(
         left_out=name,
         held_out=found.take(is_tested),
         bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
@@ -202,7 +202,7 @@ def fits(rows: Rows) -> int:
     return count
 
 
-def mean_held(carried: Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
+def mean_held(carried: _Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
     """By head, the part within the intervals of the other GPU models, the mean over draws."""
     found = [_residuals(carried, rows, held_out) for held_out in draws]
     return {
@@ -211,7 +211,7 @@ def mean_held(carried: Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[st
     }
 
 
-def widenings(carried: Carried, rows: Rows) -> dict[str, float]:
+def widenings(carried: _Carried, rows: Rows) -> dict[str, float]:
     """By head, how much wider the intervals must be to hold what they promise."""
     return {
         name: widening(found, carried.bounds[name])
@@ -252,7 +252,7 @@ def learn_other_gpu(
 
 
 def _pairs_to_par(
-    rows: Rows, carried: Carried, learner: Learner, progress: OnFold | None
+    rows: Rows, carried: _Carried, learner: Learner, progress: OnFold | None
 ) -> int | None:
     """The smallest number of pairs with which the intervals hold what they promise."""
     mask = rows.gpu_model == carried.left_out
@@ -264,7 +264,7 @@ def _pairs_to_par(
     return next(enough, None)
 
 
-def _residuals(carried: Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:
+def _residuals(carried: _Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
     found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {

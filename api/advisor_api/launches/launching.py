@@ -206,7 +206,7 @@ class LaunchingOffError(AdvisorError):
     code = "launching-off"
 
 
-class OtherHostError(AdvisorError):
+class _OtherHostError(AdvisorError):
     """What was asked for can only be done on another host."""
 
     code = "other-host"
@@ -279,7 +279,7 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatu
     Raises:
         HTTPException: 404, there is none.
         OSError: the request cannot be written.
-        OtherHostError: it runs on another host, or under another home of this one.
+        _OtherHostError: it runs on another host, or under another home of this one.
         StoreError: the database does not answer, and the launch has no folder here.
     """
     status = find(service, launch_id)
@@ -354,7 +354,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
 
     Raises:
         BusyError: the folder is lost.
-        OtherHostError: it runs on another host, or under another home of this one.
+        _OtherHostError: it runs on another host, or under another home of this one.
         OSError, StoreError: as `find`.
     """
     if folder := _folder_here(service, launch_id):
@@ -362,7 +362,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     row = service.state.launch(launch_id)
     if row and row.home != service.home:
         where = "under another home of this host" if row.host == HOST else f"on {row.host}"
-        raise OtherHostError(
+        raise _OtherHostError(
             f"the launch {launch_id} runs {where}, and this service on {HOST} cannot reach it",
             fix=f"ask the service there, or in its environment: {command}",
         )
@@ -416,7 +416,7 @@ def join(
         ModelError: there is no model to advise by.
         NoSplitError: no share keeps every limit, or none is worth it.
         OSError: the request cannot be written; nobody was asked.
-        OtherHostError: it runs on another host, or under another home of this one.
+        _OtherHostError: it runs on another host, or under another home of this one.
         SourceError: there is no GPU, or its driver does not answer.
         StoreError: the database does not answer.
         UnsafeCountError: the share has a count of SMs at which results are wrong.
@@ -445,7 +445,7 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
 
     Raises:
         HTTPException: 404, there is none.
-        OtherHostError, StoreError: as `join`.
+        _OtherHostError, StoreError: as `join`.
     """
     folder = _folder(service, launch_id, f"advisor launches show {launch_id}")
     if (request := read_request(folder, join_id)) is None:

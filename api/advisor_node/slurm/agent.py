@@ -26,13 +26,13 @@ from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
 from advisor_node.room import (
     ObservationQueue,
+    ReferenceCache,
     Room,
     Tenancy,
     Tenant,
     granted_units,
     keep_looking,
     power_source,
-    references_of,
 )
 from advisor_node.slurm.site import parse_comment
 from advisor_profiling.telemetry import nvml
@@ -136,8 +136,8 @@ def parse_status(text: str) -> State:
     return "stopped" if int(text) & 0x7F in (signal.SIGTERM, signal.SIGKILL) else "failed"
 
 
+# What the TaskProlog sets: each daemon has one GPU and calls it 0.
 _ONLY_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
-"""What the TaskProlog sets: each daemon has one GPU and calls it 0."""
 
 
 class UserDaemon:
@@ -238,7 +238,7 @@ class SlurmAgent:
         self._folder, self._settings = folder, settings
         self._gpus: dict[int, Gpu] = {}
         self._reports = ObservationQueue(service)
-        self._references = references_of(service)
+        self._references = ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
         self._rooms: dict[Path, Room[SlurmJob]] = {}
         self._said: Mapping[Path, str] = {}
 

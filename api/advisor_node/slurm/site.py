@@ -84,6 +84,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 _WORD = re.compile(r"(?:^|[\s;])advisor:([^\s;]*)", re.IGNORECASE)
+# Keys of the comment: the field, the pattern of its text, and what reads it.
 _FIELDS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "job": ("job", NAME, str),
     "with": ("beside", NAME, str),
@@ -94,7 +95,6 @@ _FIELDS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
     "counted": ("counted", r"[1-9][0-9]?|100", int),
     "memory": ("memory_mib", r"[1-9][0-9]{0,8}", int),
 }
-"""Keys of the comment: the field, the pattern of its text, and what reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

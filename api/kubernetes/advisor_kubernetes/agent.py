@@ -53,6 +53,7 @@ from advisor_kubernetes.cluster import (
 )
 from advisor_node.room import (
     ObservationQueue,
+    ReferenceCache,
     Room,
     Tenancy,
     Tenant,
@@ -61,7 +62,6 @@ from advisor_node.room import (
     granted_units,
     keep_looking,
     power_source,
-    references_of,
 )
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import with_units
@@ -648,7 +648,7 @@ class _KubernetesAgent:
         self.metrics = AgentMetrics()
         self.metrics.now = _Snapshot(looked_s=time.monotonic())
         self._reports = ObservationQueue(service)
-        references = references_of(service)
+        references = ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
         for gpu in gpus:

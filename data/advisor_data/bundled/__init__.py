@@ -76,14 +76,14 @@ def whole(name: str) -> AbstractContextManager[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class _Selection:
     """Points to use, in their order, and how many were left out under each doubtful flag."""
 
     points: tuple[PairPoint, ...]
     left_out: Mapping[str, int]
 
 
-def select(points: Iterable[PairPoint]) -> Selection:
+def select(points: Iterable[PairPoint]) -> _Selection:
     """The points that passed every cross-check.
 
     One with several flags of `DOUBTFUL` is counted under the first.
@@ -91,4 +91,4 @@ def select(points: Iterable[PairPoint]) -> Selection:
     by_doubt = grouped(points, lambda point: next(filter(DOUBTFUL.__contains__, point.flags), None))
     kept = by_doubt.pop(None, [])
     left_out = {flag: len(points) for flag, points in by_doubt.items() if flag}
-    return Selection(tuple(kept), left_out)
+    return _Selection(tuple(kept), left_out)
