@@ -1,7 +1,7 @@
 // The state of a launch in numbers.
 
 import { facts, html, table } from "./elements.js";
-import { outcomeTag, over, powerOf, savedOf, speedOf, speedText } from "./launch_words.js";
+import { outcomeTag, over, powerOf, savedOf, speedOf, ratedSpeed } from "./launch_words.js";
 import { change, duration, energy, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
 
 export function standing(launch) {
@@ -80,7 +80,7 @@ export function jobTable({ jobs }) {
     { name: "Share", number: true, cell: (j) => share(j.share_percent) },
     { name: "Units granted", number: true, cell: (j) => j.units_granted ?? "" },
     { name: "Limit proven", cell: (j) => limitText(j) },
-    { name: "Speed", number: true, cell: (j) => speedText(j) },
+    { name: "Speed", number: true, cell: (j) => ratedSpeed(j) },
     { name: "Of promised speed", number: true, cell: (j) => drift(j.drift) ?? (j.paused ? "paused" : ""), seldom: true },
     { name: "p99 (promised)", number: true, cell: p99, seldom: true },
     { name: "Arriving", number: true, cell: (j) => known(j.demand, (rate) => `${number(rate)}/s`) ?? "", seldom: true },

@@ -28,7 +28,7 @@ export function speedOf(job) {
 }
 
 // Nobody is faster than alone on one host (by 14 % more than noise): more is of another one.
-export function speedText(job) {
+export function ratedSpeed(job) {
   return speedOf(job) > 1.136 ? `${number(speedOf(job))}x its profile` : percent(speedOf(job));
 }
 

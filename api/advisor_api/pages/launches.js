@@ -2,7 +2,7 @@
 
 import { html, link, notice, table } from "./elements.js";
 import { content, run } from "./frame.js";
-import { countedNames, powerOf, savedOf, speedText, splitName, stateTag } from "./launch_words.js";
+import { countedNames, powerOf, savedOf, ratedSpeed, splitName, stateTag } from "./launch_words.js";
 import { duration, moment, percent, withUnit } from "./numbers.js";
 import { poll } from "./poll.js";
 import { get } from "./service.js";
@@ -35,7 +35,7 @@ function list(launches) {
     { name: "State", cell: (l) => [stateTag(l), l.cause ? html("small", { class: "cause" }, l.cause) : null] },
     { name: "Jobs", cell: countedNames },
     { name: "Split", cell: splitName },
-    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => speedText(job)).join(", ") },
+    { name: "Relative speeds", cell: (l) => l.jobs.map((job) => ratedSpeed(job)).join(", ") },
     { name: "Power", number: true, cell: (l) => withUnit(powerOf(l), "W") },
     { name: "Energy saved (predicted)", number: true, cell: saved },
     { name: "Together for", number: true, cell: (l) => (l.overlap_s ? duration(l.overlap_s) : "") },

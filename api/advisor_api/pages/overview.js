@@ -3,7 +3,7 @@
 import { html, link, table } from "./elements.js";
 import { content, run } from "./frame.js";
 import { drawable, speedStrip } from "./launch_strips.js";
-import { countedNames, powerOf, savedOf, speedText, stateTag } from "./launch_words.js";
+import { countedNames, powerOf, savedOf, ratedSpeed, stateTag } from "./launch_words.js";
 import { clock, duration, energy, percent, withUnit } from "./numbers.js";
 import { card, shape } from "./overview_card.js";
 import { nothing, saved } from "./overview_saved.js";
@@ -78,7 +78,7 @@ function list(ended, at) {
 function speeds(launch) {
   const told = launch.jobs.map((job, n) => {
     const expected = launch.forecast?.jobs[n];
-    return beside(speedText(job), expected && !job.joined_at ? percent(expected.rate.value / expected.solo_rate) : null);
+    return beside(ratedSpeed(job), expected && !job.joined_at ? percent(expected.rate.value / expected.solo_rate) : null);
   });
   return told.flatMap((one, n) => (n ? [", ", one] : [one]));
 }

@@ -2,7 +2,7 @@
 
 import { html, link, svg, tag } from "./elements.js";
 import { drawable, powerStrip, powerText, span, speedStrip, speedText } from "./launch_strips.js";
-import { speedText, splitName, stateText } from "./launch_words.js";
+import { ratedSpeed, splitName, stateText } from "./launch_words.js";
 import { duration, energy, number, percent, withUnit } from "./numbers.js";
 
 // Its links stay as they are while numbers change, so that focus does.
@@ -107,7 +107,7 @@ function seat(launch, job, n) {
     html("span", { class: "seat-name" }, svg("svg", { class: "key", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: `tone-fill-${n}`, width: 10, height: 10, rx: 2 })), job.job),
     html("span", { class: "seat-facts" }, facts.flatMap((fact, i) => (i ? [" · ", fact] : [fact]))),
     meter((speed ?? 0) / most, n, predicted === null ? null : predicted / most),
-    html("span", { class: "meter-text" }, speed === null ? "no speed yet" : `${speedText(job)} speed`, predicted === null ? null : html("small", {}, ` ${percent(predicted)} predicted`)),
+    html("span", { class: "meter-text" }, speed === null ? "no speed yet" : `${ratedSpeed(job)} speed`, predicted === null ? null : html("small", {}, ` ${percent(predicted)} predicted`)),
   );
 }
 
