@@ -128,25 +128,35 @@ def test_the_exporter_itself_is_no_job(tmp_path: Path) -> None:
     assert found.shared.cards.value == 1
 
 
-@pytest.mark.parametrize("by_turns", [True, False], ids=["one of two pods", "a row for each pod"])
-def test_gpus_that_are_shared_already_are_a_result(tmp_path: Path, *, by_turns: bool) -> None:
-    found = audited(
-        tmp_path,
-        [rows(0, pod(f"web{n}"), range(n, 60, 2) if by_turns else range(60)) for n in range(2)],
-    )
-    assert found.shared.apart_hours == {"shared already": pytest.approx(1, abs=0.1)}
-    assert found.now.gpu_hours == pytest.approx(1, abs=0.1)
-    assert (found.jobs, found.first_pairs, found.kept) == ((), (), 0)
-    assert headline(found).endswith("are left as they are: 1.0 shared already")
+SHARED = {"shared already": pytest.approx(1, abs=0.1)}
 
 
-def test_mig_instances_are_a_result(tmp_path: Path) -> None:
-    """The power of the card is in the row of each instance, and counts once."""
-    instances = [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)]
-    found = audited(tmp_path, [*instances, rows(1, pod("train"))])
-    assert found.shared.apart_hours == {"in MIG or partitions": pytest.approx(1, abs=0.1)}
-    assert found.now.kwh == pytest.approx(2 * 0.18, rel=0.1)
-    assert [job.job for job in found.jobs] == ["train"]
+@pytest.mark.parametrize(
+    ("on_one", "apart", "said"),
+    [
+        (
+            [rows(0, pod(f"web{n}"), range(n, 60, 2)) for n in range(2)],
+            SHARED,
+            "1.0 shared already",
+        ),
+        ([rows(0, pod(f"web{n}")) for n in range(2)], SHARED, "1.0 shared already"),
+        # The power of the card is in the row of each instance, and counts once.
+        (
+            [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)],
+            {"in MIG or partitions": pytest.approx(1, abs=0.1)},
+            "1.0 in MIG or partitions",
+        ),
+    ],
+    ids=["one of two pods", "a row for each pod", "MIG instances"],
+)
+def test_gpus_that_are_shared_already_are_a_result(
+    on_one: list[Rows], apart: dict[str, float], said: str, tmp_path: Path
+) -> None:
+    found = audited(tmp_path, [*on_one, rows(1, pod("train"))])
+    assert found.shared.apart_hours == apart
+    assert (found.now.gpu_hours, found.now.kwh) == pytest.approx((2, 2 * 0.18), rel=0.1)
+    assert ([job.job for job in found.jobs], found.first_pairs, found.kept) == (["train"], (), 1)
+    assert said in headline(found)
 
 
 def test_a_label_that_is_named_goes_before_the_others(tmp_path: Path) -> None:
