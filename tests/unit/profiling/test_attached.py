@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,30 +32,6 @@ def alone(told: ToldProgress | None, kept: list[SoloPoint] | None = None) -> See
             kept.append(point)
 
     return SeenAlone(os.getpid(), Job(name="train", command=("train",)), told, keep)
-
-
-class FakeSource:
-    """Reads 300 W of a GPU."""
-
-    channels = ()
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.is_open = gpu, True
-
-    def start_window(self) -> None:
-        """Counters begin."""
-
-    def read(self, _names: list[str]) -> dict[str, float]:
-        """What NVML reads."""
-        return dict.fromkeys(COUNTERS, 40.0) | {POWER_GPU: 300.0, MEMORY_USED: 1000.0}
-
-    def processes_memory_mib(self, _pids: object) -> float:
-        """Of the processes."""
-        return 500.0
-
-    def close(self) -> None:
-        """Let go of it."""
-        self.is_open = False
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -141,14 +118,16 @@ def test_a_process_that_has_just_begun_is_seen_later(monkeypatch: pytest.MonkeyP
 
     While it begins the driver names it on all GPUs of the host, and then on its own.
     """
-    clock, kept, opened = VirtualClock(), list[SoloPoint](), list[FakeSource]()
+    clock, kept, opened = VirtualClock(), list[SoloPoint](), list[Mock]()
+    read = dict.fromkeys(COUNTERS, 40.0) | {POWER_GPU: 300.0, MEMORY_USED: 1000.0}
     other = replace(CARD, uuid="GPU-2")
 
     def gpus(_pid: int) -> list[Gpu]:
         return [] if clock.now_s() < 9 else [CARD, other] if clock.now_s() < 11 else [other]
 
-    def source(uuid: str) -> FakeSource:
-        opened.append(FakeSource(replace(CARD, uuid=uuid)))
+    def source(uuid: str) -> Mock:
+        reads = {"read.return_value": read, "processes_memory_mib.return_value": 500.0}
+        opened.append(Mock(gpu=replace(CARD, uuid=uuid), channels=(), **reads))
         return opened[-1]
 
     told = ToldProgress(ProgressSettings(kind="output", pattern="step"), lambda: clock.now_s())
@@ -164,7 +143,7 @@ def test_a_process_that_has_just_begun_is_seen_later(monkeypatch: pytest.MonkeyP
         "steps",
     )
     assert looks[-1].alone_s == pytest.approx(62, abs=4)
-    assert {source.gpu.uuid for source in opened if not source.is_open} == {"GPU-1", "GPU-2"}
+    assert {source.gpu.uuid for source in opened if source.close.called} == {"GPU-1", "GPU-2"}
 
 
 def test_output_that_starts_again_is_counted_on(

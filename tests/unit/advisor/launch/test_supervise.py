@@ -659,25 +659,27 @@ def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
     assert [len(job.moves) for job in launch.jobs] == [1, 1, 1, 1]
 
 
-def test_who_takes_too_long_for_a_checkpoint_is_ended(launch: Launch) -> None:
-    launch.scripts |= {"a": Script(saves_s=1e6), "b": Script()}
-    offers(launch)
-    launch.events[100] = lambda: launch.folder.resplit.write_text("40/60")
-    last = launch.run(restartable("a", "b"), duration_s=300.0)
-    assert (last.state, last.pair_number) == ("stopped", 1)
-    assert last.warnings[0].startswith("a did not end within 60 s and was ended: what it did since")
-
-
-def test_who_is_left_starts_again_on_the_whole_gpu(launch: Launch) -> None:
-    launch.scripts |= {"a": ends(50), "b": Script()}
+@pytest.mark.parametrize(
+    ("first", "asks", "known", "then", "said"),
+    [
+        (Script(saves_s=1e6), "40/60", ["a+b", "a+b"], {"a": 40, "b": 60},
+         "a did not end within 60 s and was ended: what it did since"),
+        (ends(50), "100", ["a+b", "b"], {"b": 100}, ""),
+    ],
+)  # fmt: skip
+def test_who_is_there_starts_again(
+    launch: Launch, first: Script, asks: str, known: list[str], then: dict[str, int], said: str
+) -> None:
+    """Ended, where a checkpoint takes too long; on the whole GPU, who is left."""
+    launch.scripts |= {"a": first, "b": Script()}
     asked = offers(launch)
-    launch.events[100] = lambda: launch.folder.resplit.write_text("100")
-    last = launch.run(restartable("a", "b"), duration_s=200.0)
-    assert asked[:2] == [(30, "a+b", [2]), (80, "b", [2])]
-    assert (last.state, [(job.job, job.share_percent) for job in last.jobs]) == (
-        "stopped", [("b", 100)]
-    )  # fmt: skip
-    assert launch.clock.now_s - 1000 == pytest.approx(200, abs=2)
+    launch.events[100] = lambda: launch.folder.resplit.write_text(asks)
+    last = launch.run(restartable("a", "b"), duration_s=300.0)
+    assert [names for _, names, _ in asked][: len(known)] == known
+    assert (last.state, last.pair_number) == ("stopped", 1)
+    assert {job.job: job.share_percent for job in last.jobs} == then
+    assert any(text.startswith(said) for text in last.warnings)
+    assert launch.clock.now_s - 1000 == pytest.approx(300, abs=2)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
-from advisor.core.gpu import ALL_GPUS, EQUAL, EXCLUSIVE, Split, without_limits
+from advisor.core.gpu import ALL_GPUS, EQUAL, EXCLUSIVE, UNCAPPED, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
@@ -470,32 +470,21 @@ def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
     assert after.efficiency_factors[0, 0] < before.efficiency_factors[0, 0]
 
 
-ON_BOTH = (ALL_GPUS, 0, 1)
+ON_BOTH = Split((100.0,) * 3, "uncapped", (), (ALL_GPUS, 0, 1))
+RANK = of_kernels("ranks", 50e-6, 95.0, power_w=500.0)
+"""What a training on two GPUs that fills them is on one."""
 
-
-def ranks(**fields: Any) -> Profile:
-    """A training on two GPUs that fills them: 2,000 kernels of 50 us for each of its 10 steps/s."""
-    kernels = Kernels(
-        per_unit=200, per_unit_stderr=1, hold_s=50e-6, hold_stderr_s=1e-6, source="probe"
-    )
-    return replace(job("ranks", 95.0, 500.0), gpus=2, kernels=kernels, **fields)
-
-
-def neighbour(hold_s: float, *, rate: float = 100.0, sm: float = 95.0) -> Profile:
-    """One kernel of such a length for each unit, 100 a second."""
-    kernels = Kernels(
-        per_unit=1.0, per_unit_stderr=0.01, hold_s=hold_s, hold_stderr_s=1e-6, source="probe"
-    )
-    return replace(job(f"n{hold_s}", sm), kernels=kernels)
+RANKS = replace(RANK, gpus=2)
+HEAVY = of_kernels("heavy", 1e-2, 90.0)
+"""One kernel of 9 ms for each unit, 100 a second."""
 
 
 def test_ranks_are_as_fast_as_on_the_gpu_where_they_keep_least() -> None:
     """Alike neighbours on both cost little more than one: both ranks wait at the same time."""
-    heavy, light = neighbour(9e-3), neighbour(1e-4, sm=5.0)
-    both, one = Split((100.0,) * 3, "uncapped", (), ON_BOTH), Split((100.0,) * 2, "uncapped")
-    alone = [predicted([replace(ranks(), gpus=1), n], one) for n in (heavy, light)]
+    light = of_kernels("light", 1e-2, 5.0)
+    alone = [predicted([RANK, one], UNCAPPED) for one in (HEAVY, light)]
     least = min(p.parts[0].speed.value for p in alone)
-    found = predicted([ranks(), heavy, light], both)
+    found = predicted([RANKS, HEAVY, light], ON_BOTH)
     assert 0.8 * least < found.parts[0].speed.value <= least
     # The waiting rank leaves its neighbour the time; the slower one's neighbour gets what it did.
     assert found.parts[2].speed.value >= alone[1].parts[1].speed.value
@@ -506,16 +495,17 @@ def test_ranks_are_as_fast_as_on_the_gpu_where_they_keep_least() -> None:
 
 def test_chance_makes_ranks_later_where_each_meets_few_long_kernels() -> None:
     """Clark's maximum: two equal normal waits are later than either, by 0.56 of their spread."""
-    few, many = neighbour(9e-3), replace(neighbour(9e-3), job="other")
-    both = Split((100.0,) * 3, "uncapped", (), ON_BOTH)
-    first, second = (predicted([ranks(), few, of], both) for of in (few, many))
+    first, second = (
+        predicted([RANKS, HEAVY, of], ON_BOTH) for of in (HEAVY, replace(HEAVY, job="other"))
+    )
     assert first.parts[0].speed == second.parts[0].speed
-    alone = predicted([replace(ranks(), gpus=1), few], Split((100.0,) * 2, "uncapped"))
+    alone = predicted([RANK, HEAVY], UNCAPPED)
     assert first.parts[0].speed.value < alone.parts[0].speed.value
     # Limits that leave each SMs of its own: no kernels are met, and the slower GPU decides.
-    halves = Split((50.0,) * 3, "limited", (), ON_BOTH)
-    own = predicted([replace(ranks(), gpus=1), few], EQUAL)
-    apart = predicted([ranks(), few, few], halves)
+    own = predicted([RANK, HEAVY], EQUAL)
+    apart = predicted(
+        [RANKS, HEAVY, HEAVY], replace(ON_BOTH, shares=(50.0,) * 3, sharing="limited")
+    )
     assert apart.parts[0].speed.value == pytest.approx(own.parts[0].speed.value)
     assert apart.power_w.value == pytest.approx(2 * own.power_w.value)
 
@@ -523,9 +513,9 @@ def test_chance_makes_ranks_later_where_each_meets_few_long_kernels() -> None:
 @pytest.mark.parametrize(
     ("profiles", "split"),
     [
-        ([ranks(), ranks(), job("a")], Split((100.0,) * 3, "uncapped", (), ON_BOTH)),
-        ([ranks(), job("a")], without_limits("time-sliced")),
-        ([ranks(), job("a")], without_limits("uncapped")),
+        ([RANKS, RANKS, job("a")], ON_BOTH),
+        ([RANKS, job("a")], without_limits("time-sliced")),
+        ([RANKS, job("a")], UNCAPPED),
     ],
 )
 def test_what_was_not_measured_of_two_gpus_is_refused(

@@ -136,21 +136,32 @@ def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings) 
     assert [job.rate.value for job in made.forecast.jobs] == pytest.approx([120, 90])
 
 
+WHOLE = Split((100.0,))
+
+
 @pytest.mark.parametrize(
-    ("pair", "said"),
+    ("pair", "made", "said"),
     [
-        (running(BEST), "they run at the best split that is known: 30/70"),
-        (running(NEAR), "30/70 is not known to do more: 17 % more work per joule (-4 to 43)"),
-        (running(EQUAL, min_speed=0.7), "no split of them saves anything and keeps all limits"),
+        (running(BEST), None, "they run at the best split that is known: 30/70"),
+        (running(NEAR), None, "30/70 is not known to do more: 17 % more work per joule (-4 to 43)"),
+        (running(EQUAL, min_speed=0.7), None,
+         "no split of them saves anything and keeps all limits"),
+        # At 30 % it draws 190 W for 0.3 of the rate, on the whole GPU 400 W for all of it.
+        (running(Split((30.0,))), WHOLE, "58 % more work per joule"),
+        (running(Split((90.0,))), None, "100 is not known to do more"),
+        (running(replace(WHOLE, sharing="uncapped")), None, "100 is not known to do more"),
     ],
-)
-def test_jobs_stay_as_they_are_for_a_reason(
-    pair: LaunchSet, said: str, profiled: Settings, use: Use
+)  # fmt: skip
+def test_another_split_is_offered_or_not_for_a_reason(
+    pair: LaunchSet, made: Split | None, said: str, profiled: Settings, use: Use
 ) -> None:
+    """Who is left under a limit is offered the whole GPU."""
     if pair.split == NEAR:
         use(model({BEST: (0.6, 0.9, 350.0), NEAR: (0.5, 0.6, 300.0)}))
-    offer, made = better(pair, (), HERE, profiled)
-    assert (made, (offer.refused or "")[: len(said)]) == (None, said)
+    offer, found = better(pair, (), HERE, profiled)
+    assert (found and found.split) == made
+    assert (offer.refused or offer.text).startswith(said)
+    assert bool(offer.refused) is (made is None)
 
 
 def test_what_a_launch_has_seen_of_its_jobs_may_speak_for_another_split(
@@ -163,23 +174,6 @@ def test_what_a_launch_has_seen_of_its_jobs_may_speak_for_another_split(
     seen = launch(gpu_uuid=UUID, rate_1=25.0, rate_2=30.0, power_w=300.0)
     offer, made = better(pair, [seen], HERE, profiled)
     assert (made and made.split, offer.refused) == (BEST, None)
-
-
-@pytest.mark.parametrize(
-    ("split", "said"),
-    [
-        (Split((30.0,)), "58 % more work per joule"),
-        (Split((90.0,)), "100 is not known to do more"),
-        (Split((100.0,), "uncapped"), "100 is not known to do more"),
-    ],
-)
-def test_who_is_left_under_a_limit_is_offered_the_whole_gpu(
-    split: Split, said: str, profiled: Settings
-) -> None:
-    """At 30 % it draws 190 W for 0.3 of the rate, on the whole GPU 400 W for all of it."""
-    offer, made = better(running(split), (), HERE, profiled)
-    assert (offer.refused or offer.text).startswith(said)
-    assert (made and made.split) == (None if offer.refused else Split((100.0,)))
 
 
 def test_limits_of_those_that_run_are_those_of_a_join() -> None:

@@ -1,6 +1,5 @@
 """What is pasted into placers keeps what their schemas ask for, written down here in our words."""
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -34,155 +33,173 @@ def decided(way: str) -> Decision:
     return found[0].decision
 
 
-def objects(lines: tuple[str, ...]) -> list[Any]:
-    return list(yaml.safe_load_all("\n".join(lines)))
-
-
-def env(pod: Any) -> dict[str, str]:
-    listed = pod["spec"]["containers"][0].get("env", [])
-    found = {one["name"]: one["value"] for one in listed}
-    assert len(found) == len(listed)
-    check_variables(found)
-    return found
-
-
-def check_variables(found: Mapping[str, object]) -> None:
-    """MPS takes a percentage from 1 to 100, memory by device, and 0 or 1 as priority."""
-    forms = {PERCENTAGE: r"[1-9]\d?|100", MEMORY_LIMIT: r"0=[1-9]\d*M", PRIORITY: "[01]"}
-    assert found.keys() <= forms.keys()
-    assert all(re.fullmatch(forms[name], str(text)) for name, text in found.items())
-
-
-def check_ray(lines: tuple[str, ...]) -> int:
-    """Parts in steps of 1/10000 (`ray._common.ray_option_utils`), variables as text."""
-    booked = 0.0
-    for line in lines:
-        form = re.fullmatch(r"num_gpus=(0\.\d{1,4}), runtime_env=(\{.*\})  # \S+", line)
-        assert form, line
-        booked += float(form[1])
-        assert 0.0001 <= float(form[1]) < 1
-        (runtime,) = json.loads(form[2]).items()
-        assert runtime[0] == "env_vars"
-        check_variables(runtime[1])
-    assert 0.999 < booked <= 1 + 1e-9
-    return len(lines)
-
-
-def check_kai(lines: tuple[str, ...]) -> int:
-    """Memory or a fraction below 1, never both, and no whole GPU beside them."""
-    pods = objects(lines)
-    for pod in pods:
-        assert pod["spec"]["schedulerName"] == "kai-scheduler"
-        ((name, text),) = pod["metadata"]["annotations"].items()
-        assert name == "gpu-memory"
-        assert text.isdecimal()
-        env(pod)
-        assert "resources" not in pod["spec"]["containers"][0]
-    assert sum(int(pod["metadata"]["annotations"]["gpu-memory"]) for pod in pods) <= CARD_MIB
-    return len(pods)
-
-
-def check_hami(lines: tuple[str, ...]) -> int:
-    """Whole numbers; 100 cores ask for the card alone, and more than 100 together never meet."""
-    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in objects(lines)]
-    for one in limits:
-        assert one["nvidia.com/gpu"] == 1
-        assert 1 <= one.get("nvidia.com/gpucores", 1) < 100
-        assert one.keys() <= {f"nvidia.com/{name}" for name in ("gpu", "gpumem", "gpucores")}
-    assert sum(one.get("nvidia.com/gpucores", 0) for one in limits) <= 100
-    assert sum(one["nvidia.com/gpumem"] for one in limits) <= CARD_MIB
-    return len(limits)
-
-
-def check_ecs(lines: tuple[str, ...]) -> int:
-    """`nvidiaMps` has a memory from 1 MiB on, and at most 100 percent."""
-    task = json.loads("\n".join(lines))
-    assert task.keys() == {"containerDefinitions"}
-    memory_mib = 0
-    for container in task["containerDefinitions"]:
-        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,255}", container["name"])
-        (gpu,) = container["resourceRequirements"]
-        assert gpu.keys() == {"type", "sharingStrategy"}
-        assert gpu["type"] == "GPU"
-        part = gpu["sharingStrategy"]["nvidiaMps"]
-        assert part.keys() <= {"memory", "maxComputePercent"}
-        assert 1 <= part.get("maxComputePercent", 100) <= 100
-        memory_mib += part["memory"]
-        check_variables({one["name"]: one["value"] for one in container["environment"]})
-    assert 0 < memory_mib <= CARD_MIB
-    return len(task["containerDefinitions"])
-
-
-def check_dra(lines: tuple[str, ...]) -> int:
-    """One claim, whose default no pod exceeds: a variable only lowers it."""
-    claim, *pods = objects(lines)
-    assert (claim["apiVersion"], claim["kind"]) == ("resource.k8s.io/v1", "ResourceClaim")
-    (request,), (config,) = (claim["spec"]["devices"][key] for key in ("requests", "config"))
-    assert config["requests"] == [request["name"]]
-    assert config["opaque"]["driver"] == request["exactly"]["deviceClassName"] == "gpu.nvidia.com"
-    given = config["opaque"]["parameters"]
-    assert (given["apiVersion"], given["kind"]) == ("resource.nvidia.com/v1beta1", "GpuConfig")
-    sharing = given["sharing"]
-    most = 100
-    if sharing["strategy"] == "MPS":
-        assert sharing.keys() == {"strategy", "mpsConfig"}
-        most = sharing["mpsConfig"]["defaultActiveThreadPercentage"]
-    else:
-        assert sharing == {
-            "strategy": "TimeSlicing",
-            "timeSlicingConfig": {"interval": "Default"},
+# A form: a text is a regular expression, a range holds a number, a tuple has a form for each
+# place, a list the alternatives of each element (or of what is no list); `name?` may be missing.
+PART, MEMORY = r"[1-9]\d?|100", r"0=[1-9]\d*M"
+ENV = [
+    {"name": PERCENTAGE, "value": PART},
+    {"name": MEMORY_LIMIT, "value": MEMORY},
+    {"name": PRIORITY, "value": "[01]"},
+]
+PARTS = {"resources": ({"name": "nvidia.com/gpu", "replicas": range(2, 8)},)}
+CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "shared-gpu"},
+    "spec": {
+        "devices": {
+            "requests": ({"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}},),
+            "config": (
+                {
+                    "requests": ("gpu",),
+                    "opaque": {
+                        "driver": "gpu.nvidia.com",
+                        "parameters": {
+                            "apiVersion": "resource.nvidia.com/v1beta1",
+                            "kind": "GpuConfig",
+                            "sharing": [
+                                {
+                                    "strategy": "MPS",
+                                    "mpsConfig": {"defaultActiveThreadPercentage": range(1, 101)},
+                                },
+                                {
+                                    "strategy": "TimeSlicing",
+                                    "timeSlicingConfig": {"interval": "Default"},
+                                },
+                            ],
+                        },
+                    },
+                },
+            ),
         }
-    for pod in pods:
-        (named,), (container,) = pod["spec"]["resourceClaims"], pod["spec"]["containers"]
-        assert named["resourceClaimName"] == claim["metadata"]["name"]
-        assert container["resources"]["claims"] == [
-            {"name": named["name"], "request": request["name"]}
+    },
+}
+FORMS: Mapping[str, Any] = {
+    # Parts in steps of 1/10000 (`ray._common.ray_option_utils`), variables as text.
+    "ray": [
+        rf"num_gpus=0\.(?!0+,)\d{{1,4}}, runtime_env=\{{\"env_vars\": \{{"
+        rf"(\"({PERCENTAGE}\": \"({PART})|{MEMORY_LIMIT}\": \"{MEMORY}|{PRIORITY}\": \"[01])\""
+        r"(, )?)*"
+        r"\}\}  # \S+"
+    ],
+    # Memory or a fraction below 1, never both, and no whole GPU beside them.
+    "kai": [
+        {
+            "metadata": {"annotations": {"gpu-memory": r"[1-9]\d*"}},
+            "spec": {
+                "schedulerName": "kai-scheduler",
+                "containers": ({"name": ".+", "env?": ENV},),
+            },
+        }
+    ],
+    # Whole numbers; 100 cores ask for the card alone.
+    "hami": [
+        {
+            "spec": {
+                "containers": (
+                    {
+                        "name": ".+",
+                        "resources": {
+                            "limits": {
+                                "nvidia.com/gpu": range(1, 2),
+                                "nvidia.com/gpumem": range(1, CARD_MIB),
+                                "nvidia.com/gpucores?": range(1, 100),
+                            }
+                        },
+                    },
+                )
+            }
+        }
+    ],
+    "ecs": {
+        "containerDefinitions": [
+            {
+                "name": r"[a-zA-Z0-9_-]{1,255}",
+                "environment": ENV,
+                "resourceRequirements": (
+                    {
+                        "type": "GPU",
+                        "sharingStrategy": {
+                            "nvidiaMps": {
+                                "memory": range(1, CARD_MIB),
+                                "maxComputePercent?": range(1, 101),
+                            }
+                        },
+                    },
+                ),
+            }
         ]
-        assert 1 <= int(env(pod).get(PERCENTAGE, most)) <= most <= 100
-    return len(pods)
+    },
+    "dra": [
+        CLAIM,
+        {
+            "spec": {
+                "resourceClaims": ({"name": "gpu", "resourceClaimName": "shared-gpu"},),
+                "containers": (
+                    {
+                        "name": ".+",
+                        "resources": {"claims": ({"name": "gpu", "request": "gpu"},)},
+                        "env?": ENV,
+                    },
+                ),
+            }
+        },
+    ],
+    # Equal replicas for all: a pod asks for one, and lowers its part at most.
+    "device-plugin": [
+        {"version": "v1", "sharing": [{"mps": PARTS}, {"timeSlicing": PARTS}]},
+        {
+            "spec": {
+                "containers": (
+                    {
+                        "name": ".+",
+                        "resources": {"limits": {"nvidia.com/gpu": range(1, 2)}},
+                        "env?": [ENV[0], ENV[2]],
+                    },
+                )
+            }
+        },
+    ],
+    # Counts of one GPU of 100; what is exported stands behind, since the job script runs later.
+    "slurm": [
+        r"#SBATCH --gres=(mps|shard):[1-9]\d*  # \S+",
+        f"export ({PERCENTAGE}=({PART})|{MEMORY_LIMIT}={MEMORY}|{PRIORITY}=[01])",
+    ],
+    "mps": [
+        "nvidia-cuda-mps-control -d.*",
+        rf"({PERCENTAGE}=({PART}) )?({MEMORY_LIMIT}={MEMORY} )?({PRIORITY}=[01] )?COMMAND  # \S+",
+    ],
+}
+
+BOOKED = {
+    "ray": (r"num_gpus=([\d.]+)", 1.0),
+    "kai": (r"gpu-memory: '(\d+)'", CARD_MIB),
+    "hami": (r"gpumem: (\d+)", CARD_MIB),
+    "ecs": (r'"memory": (\d+)', CARD_MIB),
+    "slurm": (r"--gres=\w+:(\d+)", 100.0),
+}
+"""What the jobs book, and how much there is of it."""
+
+JOB = {"ecs": '"nvidiaMps"', "ray": "num_gpus", "slurm": "#SBATCH", "mps": " COMMAND "}
+"""What each job has once; in YAML a document of its own."""
 
 
-def check_device_plugin(lines: tuple[str, ...]) -> int:
-    """Equal replicas for all: a pod asks for one, and lowers its part at most."""
-    config, *pods = objects(lines)
-    assert config.keys() == {"version", "sharing"}
-    assert config["version"] == "v1"
-    ((kind, parts),) = config["sharing"].items()
-    assert kind in ("mps", "timeSlicing")
-    assert parts == {"resources": [{"name": "nvidia.com/gpu", "replicas": len(pods)}]}
-    for pod in pods:
-        assert pod["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 1}
-        assert MEMORY_LIMIT not in env(pod)
-    return len(pods)
-
-
-def check_slurm(lines: tuple[str, ...]) -> int:
-    """Counts of one GPU of 100; what is exported stands behind, since the job script runs later."""
-    asked = [line for line in lines if line.startswith("#SBATCH --gres=")]
-    kinds = [re.fullmatch(r"#SBATCH --gres=(mps|shard):([1-9]\d*)  # \S+", one) for one in asked]
-    counts = [int(kind[2]) for kind in kinds if kind]
-    assert len(counts) == len(asked)
-    assert sum(counts) <= 100
-    for line in lines:
-        if line not in asked:
-            name, _, text = line.removeprefix("export ").partition("=")
-            check_variables({name: text})
-    return len(asked)
-
-
-def check_mps(lines: tuple[str, ...]) -> int:
-    daemon, *jobs = lines
-    assert daemon.startswith("nvidia-cuda-mps-control -d")
-    for line in jobs:
-        *variables, _command, _mark, _job = line.split()
-        check_variables(dict(one.split("=", 1) for one in variables))
-    return len(jobs)
-
-
-CHECKS = {
-    "ray": check_ray, "kai": check_kai, "hami": check_hami, "ecs": check_ecs, "dra": check_dra,
-    "device-plugin": check_device_plugin, "slurm": check_slurm, "mps": check_mps,
-}  # fmt: skip
+def fits(value: Any, form: Any) -> bool:
+    """No name twice in a list, and no key but those of the form."""
+    kind = form.__class__
+    if kind is dict:
+        parts = {name.removesuffix("?"): part for name, part in form.items()}
+        needed = {name for name in parts if name in form}
+        return needed <= value.keys() <= parts.keys() and all(
+            fits(value[name], parts[name]) for name in value
+        )
+    if kind is tuple:
+        return len(value) == len(form) and all(map(fits, value, form))
+    if kind is list:
+        each = value if hasattr(value, "append") else [value]
+        known = [one["name"] for one in each if hasattr(one, "keys") and "name" in one]
+        return len({*known}) == len(known) and all(any(fits(v, f) for f in form) for v in each)
+    return re.fullmatch(form, value) is not None if kind is str else value in form
 
 
 @pytest.mark.parametrize("placer", PLACERS)
@@ -194,12 +211,26 @@ def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) ->
             pasted(placer, decision)
         return
     found = pasted(placer, decision)
-    assert CHECKS[placer](found.lines) == len(decision.profiles)
+    text, number = "\n".join(found.lines), len(decision.profiles)
+    lines = [*found.lines]
+    read = lines if placer in ("ray", "slurm", "mps") else [*yaml.safe_load_all(text)]
+    assert fits(read[0] if placer == "ecs" else read, FORMS[placer]), text
+    assert text.count(JOB.get(placer, "--- # ")) == number
+    pattern, most = BOOKED.get(placer, ("^$", 1.0))
+    booked = sum(map(float, re.findall(pattern, text)))
+    assert booked <= most + 1e-9
+    assert placer != "ray" or booked > 0.999
+    assert placer != "device-plugin" or f"replicas: {number}" in text
+    # A variable only lowers the default of a claim.
+    parts = [
+        int(part) for part in re.findall(r"(?:Percentage: |PERCENTAGE\n *value: ')(\d+)", text)
+    ]
+    assert placer != "dra" or parts[:1] == sorted(parts)[-1:]
+    cores = [int(part) for part in re.findall(r"gpucores: (\d+)", text)]
+    assert sum(cores) <= 100, "more than 100 together never meet"
     assert found.cannot
-    text = "\n".join(found.lines)
     assert way != "turns" or "CUDA_MPS" not in text
-    can_be_low = placer != "hami" and way == "low priority"
-    assert (PRIORITY in text) == can_be_low
+    assert (PRIORITY in text) == (placer != "hami" and way == "low priority")
 
 
 def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:

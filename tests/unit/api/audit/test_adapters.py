@@ -180,6 +180,12 @@ def samples(page: str) -> Samples:
     ]
 
 
+def kept(rows: Samples, folder: Path) -> SeriesFile:
+    with (folder / "series.jsonl").open("wb") as file:
+        write_lines(file, (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows))
+    return SeriesFile(folder / "series.jsonl", step_s=60)
+
+
 def opened(url: str) -> Prometheus:
     return Prometheus(url, session_for({}), begin_s=BEGIN_S, end_s=BEGIN_S + 1800, step_s=60)
 
@@ -203,9 +209,7 @@ def test_a_page_is_read_in_our_units(program: str, tmp_path: Path) -> None:
     """From a file of series, and from a Prometheus; and an exporter of it is not refused."""
     page, wanted = PAGES[program]
     rows = samples(page)
-    with (tmp_path / "series.jsonl").open("wb") as file:
-        write_lines(file, (Series(of, [t for t, _ in at], [v for _, v in at]) for of, at in rows))
-    check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "file", wanted)
+    check(kept(rows, tmp_path), tmp_path / "file", wanted)
     with metrics_server(rows) as server:
         check(opened(server.url), tmp_path / "asked", wanted)
     with scripted_http() as exporter:
@@ -235,11 +239,8 @@ def test_what_an_exporter_has_is_told_at_once() -> None:
 
 def test_rows_of_jobs_count_no_card_again(tmp_path: Path) -> None:
     """Where both run, those of slurm-job-exporter, which have no UUID, are left out."""
-    with (tmp_path / "series.jsonl").open("wb") as file:
-        for page in (JOBSTATS, SLURM_JOBS):
-            for of, at in samples(page):
-                write_lines(file, [Series(of, [t for t, _ in at], [v for _, v in at])])
-    check(SeriesFile(tmp_path / "series.jsonl", step_s=60), tmp_path / "p", PAGES["jobstats"][1])
+    both = kept([*samples(JOBSTATS), *samples(SLURM_JOBS)], tmp_path)
+    check(both, tmp_path / "p", PAGES["jobstats"][1])
 
 
 def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:

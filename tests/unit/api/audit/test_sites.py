@@ -80,79 +80,105 @@ def test_next_to_nothing_is_not_said_of_what_was_not_read(tmp_path: Path) -> Non
     assert "too little read" in said
 
 
-def held_by(found: Audit) -> dict[str | None, tuple[str, int]]:
-    return {one.label: (one.taken_for, one.jobs) for one in found.held_by}
+WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
+EXPORTER = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp"}
+IDLE = PLAIN | {"DCGM_FI_DEV_FB_USED": 0, "DCGM_FI_PROF_SM_ACTIVE": 0}
+RUNNER = {**pod("runner"), "team": "ml"}
 
 
-def test_batch_jobs_before_the_pods_of_their_workers(tmp_path: Path) -> None:
-    """A worker holds nothing between two jobs, and its namespace is nobody's."""
-    worker = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
-    idle = {name: 0 if name == "DCGM_FI_DEV_FB_USED" else v for name, v in PLAIN.items()}
-    found = audited(
-        tmp_path,
-        [
-            rows(0, {**worker, "hpc_job": "100"}, range(20)),
-            rows(0, worker, range(20, 40), idle | {"DCGM_FI_PROF_SM_ACTIVE": 0}),
-            rows(0, {**worker, "hpc_job": "101"}, range(40, 60)),
-            rows(1, {**worker, "pod": "worker-1", "hpc_job": "102"}),
-        ],
-    )
-    assert {(job.job, job.group) for job in found.jobs} == {
-        (f"job {n}", "") for n in (100, 101, 102)
-    }
-    assert held_by(found) == {"hpc_job": ("batch job", 3)}
-    assert found.now.free_hours == pytest.approx(1 / 3)
+@pytest.mark.parametrize(
+    ("series", "options", "jobs", "held", "free_hours", "cards"),
+    [
+        # A worker holds nothing between two jobs, and its namespace is nobody's.
+        (
+            [
+                rows(0, {**WORKER, "hpc_job": "100"}, range(20)),
+                rows(0, WORKER, range(20, 40), IDLE),
+                rows(0, {**WORKER, "hpc_job": "101"}, range(40, 60)),
+                rows(1, {**WORKER, "pod": "worker-1", "hpc_job": "102"}),
+            ],
+            {},
+            {(f"job {n}", "", 1) for n in (100, 101, 102)},
+            {"hpc_job": ("batch job", 3)},
+            1 / 3,
+            1,
+        ),
+        # Names of older exporters and of OpenTelemetry beside each other: three teams, no pair.
+        (
+            [
+                rows(0, {**EXPORTER, "pod_name": "web-0", "pod_namespace": "a"}),
+                rows(1, {"k8s_pod_name": "web-0", "k8s_namespace_name": "b"}),
+                rows(2, pod("web", "c")),
+            ],
+            {},
+            {("web", team, 1) for team in "abc"},
+            dict.fromkeys(("pod_name", "k8s_pod_name", "pod"), ("pod", 1)),
+            0,
+            3,
+        ),
+        # Prometheus names the exporter and its service on every GPU: memory tells who holds one.
+        (
+            [rows(n, {**EXPORTER, "job": "gpu-metrics"}) for n in range(2)],
+            {},
+            {(f"GPU-{n} #1", "", 1) for n in range(2)},
+            {None: ("memory in use", 2)},
+            0,
+            1,
+        ),
+        # A label that is named goes before the others.
+        (
+            [rows(n, {**RUNNER, "run": f"sweep-{n}"}) for n in range(2)],
+            {"job_label": "run", "within": "team"},
+            {("sweep", "ml", 2)},
+            {"run": ("job", 1)},
+            0,
+            1,
+        ),
+    ],
+    ids=["workers", "pods", "exporter", "named"],
+)
+def test_a_gpu_is_held_by_whom_the_finest_label_names(
+    series: list[Rows],
+    options: dict[str, str],
+    jobs: set[tuple[str, str, int]],
+    held: dict[str | None, tuple[str, int]],
+    free_hours: float,
+    cards: float,
+    tmp_path: Path,
+) -> None:
+    found = audited(tmp_path, series, **options)
+    assert {(job.job, job.group, job.pods) for job in found.jobs} == jobs
+    assert {one.label: (one.taken_for, one.jobs) for one in found.held_by} == held
+    assert found.now.free_hours == pytest.approx(free_hours)
+    assert (found.shared.cards.value, bool(found.sets)) == (cards, cards < 2)
 
 
-def test_pods_by_other_labels_keep_to_their_namespace(tmp_path: Path) -> None:
-    """Names of older exporters and of OpenTelemetry beside each other: three teams, no pair."""
-    own = {"namespace": "monitoring", "pod": "nvidia-dcgm-exporter-x2x7k"}
-    found = audited(
-        tmp_path,
-        [
-            rows(0, {**own, "pod_name": "web-0", "pod_namespace": "a"}),
-            rows(1, {"k8s_pod_name": "web-0", "k8s_namespace_name": "b"}),
-            rows(2, pod("web", "c")),
-        ],
-    )
-    assert {(job.job, job.group) for job in found.jobs} == {("web", team) for team in "abc"}
-    assert {*held_by(found)} == {"pod_name", "k8s_pod_name", "pod"}
-    assert found.sets == ()
+SHARED = {"shared already": pytest.approx(1, abs=0.1)}
 
 
-def test_the_exporter_itself_is_no_job(tmp_path: Path) -> None:
-    """Prometheus names it, and its service, on every GPU; who holds one is told by memory."""
-    own = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp", "job": "gpu-metrics"}
-    found = audited(tmp_path, [rows(n, own) for n in range(2)])
-    assert held_by(found) == {None: ("memory in use", 2)}
-    assert found.shared.cards.value == 1
-
-
-@pytest.mark.parametrize("by_turns", [True, False], ids=["one of two pods", "a row for each pod"])
-def test_gpus_that_are_shared_already_are_a_result(tmp_path: Path, *, by_turns: bool) -> None:
-    found = audited(
-        tmp_path,
-        [rows(0, pod(f"web{n}"), range(n, 60, 2) if by_turns else range(60)) for n in range(2)],
-    )
-    assert found.shared.apart_hours == {"shared already": pytest.approx(1, abs=0.1)}
-    assert found.now.gpu_hours == pytest.approx(1, abs=0.1)
-    assert (found.jobs, found.first_pairs, found.kept) == ((), (), 0)
-    assert headline(found).endswith("are left as they are: 1.0 shared already")
-
-
-def test_mig_instances_are_a_result(tmp_path: Path) -> None:
-    """The power of the card is in the row of each instance, and counts once."""
-    instances = [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)]
-    found = audited(tmp_path, [*instances, rows(1, pod("train"))])
-    assert found.shared.apart_hours == {"in MIG or partitions": pytest.approx(1, abs=0.1)}
-    assert found.now.kwh == pytest.approx(2 * 0.18, rel=0.1)
-    assert [job.job for job in found.jobs] == ["train"]
-
-
-def test_a_label_that_is_named_goes_before_the_others(tmp_path: Path) -> None:
-    labels = [{**pod("runner"), "run": f"sweep-{n}", "team": "ml"} for n in range(2)]
-    found = audited(
-        tmp_path, [rows(n, labels[n]) for n in range(2)], job_label="run", within="team"
-    )
-    assert held_by(found) == {"run": ("job", 1)}
-    assert {(job.job, job.group, job.pods) for job in found.jobs} == {("sweep", "ml", 2)}
+@pytest.mark.parametrize(
+    ("on_one", "apart", "said"),
+    [
+        (
+            [rows(0, pod(f"web{n}"), range(n, 60, 2)) for n in range(2)],
+            SHARED,
+            "1.0 shared already",
+        ),
+        ([rows(0, pod(f"web{n}")) for n in range(2)], SHARED, "1.0 shared already"),
+        # The power of the card is in the row of each instance, and counts once.
+        (
+            [rows(0, {**pod(f"web{n}"), "GPU_I_ID": f"{n + 7}"}) for n in range(2)],
+            {"in MIG or partitions": pytest.approx(1, abs=0.1)},
+            "1.0 in MIG or partitions",
+        ),
+    ],
+    ids=["one of two pods", "a row for each pod", "MIG instances"],
+)
+def test_gpus_that_are_shared_already_are_a_result(
+    on_one: list[Rows], apart: dict[str, float], said: str, tmp_path: Path
+) -> None:
+    found = audited(tmp_path, [*on_one, rows(1, pod("train"))])
+    assert found.shared.apart_hours == apart
+    assert (found.now.gpu_hours, found.now.kwh) == pytest.approx((2, 2 * 0.18), rel=0.1)
+    assert ([job.job for job in found.jobs], found.first_pairs, found.kept) == (["train"], (), 1)
+    assert said in headline(found)

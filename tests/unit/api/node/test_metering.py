@@ -466,11 +466,17 @@ def test_a_pair_is_observed_when_one_has_ended(pair: Node) -> None:
     assert not pair.room.meters
 
 
-def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(node: Node) -> None:
-    """By its count where it has one; what it does under a limit or beside another is no solo."""
+@pytest.fixture
+def lone(node: Node) -> Node:
+    """The same with a job that has all of the GPU, which draws 300 W."""
     node.power_w = 300.0
     node.run("1", "gemm", "100")
-    seen = [point for point in node.look(200) if isinstance(point, SoloPoint)]
+    return node
+
+
+def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(lone: Node) -> None:
+    """By its count where it has one; what it does under a limit or beside another is no solo."""
+    seen = [point for point in lone.look(200) if isinstance(point, SoloPoint)]
     assert [(p.window_s, p.rate_unit, p.host) for p in seen] == [
         (pytest.approx(60), "steps", "n1"), (pytest.approx(120), "steps", "n1"),
     ]  # fmt: skip
@@ -478,30 +484,25 @@ def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(node: No
     last = seen[-1]
     assert (last.job, last.flags, last.share_percent) == ("gemm", (SEEN,), 100)
     assert (last.rate, last.power_w, last.sm_active_percent) == pytest.approx((10, 300, 40))
-    node.run("2", "bert", "20")
-    assert node.look(200) == []
-    node.end("1", "0")
-    assert [type(one) for one in node.look(200)] == [Observation], "20 % is not the whole GPU"
+    lone.run("2", "bert", "20")
+    assert lone.look(200) == []
+    lone.end("1", "0")
+    assert [type(one) for one in lone.look(200)] == [Observation], "20 % is not the whole GPU"
 
 
 def test_nothing_is_kept_of_a_job_that_was_profiled(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    lone: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = reference_of([solo(100, 10), solo(50, 6)])
     monkeypatch.setattr(ReferenceCache, "of", Mock(return_value=known))
-    node.power_w = 300.0
-    node.run("1", "gemm", "100")
-    assert node.look(100) == []
+    assert lone.look(100) == []
 
 
-def test_a_job_that_counts_nothing_is_kept_by_its_watts(node: Node) -> None:
-    node.power_w = 300.0
-    node.run("1", "gemm", "100")
-    (node.jobs[0].folder / "progress").mkdir()
-    node.now_s, jobs = 0.0, node.jobs
+def test_a_job_that_counts_nothing_is_kept_by_its_watts(lone: Node) -> None:
+    (lone.jobs[0].folder / "progress").mkdir()
     seen = list[Record]()
-    for node.now_s in map(float, range(1, 70)):
-        seen += node.room.look(jobs)
+    for lone.now_s in map(float, range(1, 70)):
+        seen += lone.room.look(lone.jobs)
     [point] = seen
     assert isinstance(point, SoloPoint)
     assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)

@@ -150,16 +150,6 @@ show([found, s.gates[0].left_out[:22]])
     assert said == "4 impossible readings "
 
 
-def test_a_channel_is_offered_after_it_was_read(nvml: FakeNvml, ask: Ask) -> None:
-    """A vGPU has no power at all; the counter of a GH200 is of its module."""
-    shown = "show(sorted({c.name for c in NvmlSource(0).channels} & {'power.gpu', 'energy.gpu'}))"
-    nvml.write(gpu=0, name="NVIDIA GH200 480GB")
-    assert ask(shown) == ["power.gpu"]
-    no = dict.fromkeys(("power_instant", "power_usage", "energy_mj"), error(3))
-    nvml.write(gpu=0, name="GRID", **no)
-    assert ask(shown) == []
-
-
 def test_unsupported_readings_are_none(nvml: FakeNvml, ask: Ask) -> None:
     keys = ("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "memory_used_mib", "power_limit_mw",
             "throttle", "energy_mj", "mig")  # fmt: skip
