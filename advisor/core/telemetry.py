@@ -111,8 +111,8 @@ def power_scope(model: str) -> tuple[frozenset[str], str]:
 
 
 _LOG = logging.getLogger("advisor.telemetry")
+# An energy counter may show so much later what was drawn.
 _TICKS_S = 5.0
-"""An energy counter may show so much later what was drawn."""
 
 
 class ReadingGate:

@@ -43,12 +43,12 @@ ShardEngine = AbstractContextManager[Submit]
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
 _DATABASE = "ADVISOR_DATABASE_URL"
 _PR_SET_PDEATHSIG = 1
+# Variables in which Slurm and Ray name the GPU of a task, by index or UUID.
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Variables in which Slurm and Ray name the GPU of a task, by index or UUID."""
 
 _POLL_S = 1.0
+# A network file system may show an answer some seconds after its shard has ended.
 _LATE_S = 20.0
-"""A network file system may show an answer some seconds after its shard has ended."""
 
 
 _STOP_S, _CONNECT_S, _COMMAND_S = 90.0, 10.0, 30.0

@@ -31,8 +31,8 @@ SoloByJob = Mapping[str, tuple[float, float]]
 
 T = TypeVar("T")
 
+# Heading and cell of each column, for rows of one type.
 _Columns: TypeAlias = Sequence[tuple[str, Callable[[T], str]]]
-"""Heading and cell of each column, for rows of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +419,7 @@ def table(points: Sequence[SoloPoint]) -> Table:
     return _laid_out(_COLUMNS, _ordered(points), left=("flags",))
 
 
+# Of a server; rates are per second.
 _REQUESTS: _Columns[SoloPoint] = (
     ("share%", lambda point: f"{point.share_percent:g}"),
     ("offered", lambda point: _if_known(point.offered_rate, ".4g")),
@@ -427,7 +428,6 @@ _REQUESTS: _Columns[SoloPoint] = (
     ("p50 ms", lambda point: _if_known(point.latency_p50_ms, ".4g")),
     ("p99 ms", lambda point: _if_known(point.latency_p99_ms, ".4g")),
 )
-"""Of a server; rates are per second."""
 
 
 def requests(points: Sequence[SoloPoint]) -> Table | None:

@@ -99,8 +99,8 @@ class VirtualClock(Clock):
 _BATCHES = 10
 
 
+# (time_s, value) each.
 _Readings = Sequence[tuple[float, float]]
-"""(time_s, value) each."""
 
 
 def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None:
@@ -769,8 +769,8 @@ def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
     )
 
 
+# Columns of a part that a solo point has under another name.
 _OF_SOLO = {"units": "units_granted", "cpu_percent": "job_cpu_percent"}
-"""Columns of a part that a solo point has under another name."""
 
 
 def part_alone(point: SoloPoint) -> PointPart:

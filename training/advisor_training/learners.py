@@ -40,11 +40,11 @@ SEED = 0
 
 
 _BASE, _UTILS, _VALIDATION = cast("Any", base), cast("Any", utils), cast("Any", validation)
+# They have no types.
 _JOBLIB = cast("Any", joblib)
-"""They have no types."""
 
+# Trees learn from features that are missing; another regressor refuses them by itself.
 _TAKES: Mapping[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-"""Trees learn from features that are missing; another regressor refuses them by itself."""
 
 
 def extra_trees(seed: int = SEED) -> Any:

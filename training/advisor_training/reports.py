@@ -172,8 +172,8 @@ def matplotlib() -> tuple[Any, Any]:
 
 HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 
+# Headings of the fractions by `HEADLINE`.
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
-"""Headings of the fractions by `HEADLINE`."""
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:

@@ -130,8 +130,8 @@ class Ceiling:
     noise_percent: float
 
 
+# UUID of the GPU, and the results of one take.
 _Take: TypeAlias = tuple[str, ResultsBySplit]
-"""UUID of the GPU, and the results of one take."""
 
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:

@@ -283,8 +283,8 @@ class InputPower:
         }
 
 
+# In the advisor's home.
 _INPUTS_FOLDER = "inputs"
-"""In the advisor's home."""
 
 
 def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
@@ -433,8 +433,8 @@ def fill_case(case: InputCase, stem: Path) -> Matrices:
     )
 
 
+# Each case with its matrices, in order.
 _Fill = Callable[[Iterable[InputCase]], Generator[tuple[InputCase, Future[Matrices]]]]
-"""Each case with its matrices, in order."""
 
 
 @contextmanager

@@ -68,16 +68,16 @@ from advisor_power.sensor.analysis import level_times, window_parts
 from advisor_profiling.window import FEWEST_READINGS
 from advisor_profiling.window import Clock as LiveClock
 
+# Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements).
 _MOST_OF_LIMIT = 1.6
-"""Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
 
+# Part by which curve and energy counter may differ.
 _MOST_DIFFER = 0.03
-"""Part by which curve and energy counter may differ."""
 
 
+# Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
+# begins within a bin sees of that would be taken for a difference between bins.
 _PARTS = 4
-"""Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
-begins within a bin sees of that would be taken for a difference between bins."""
 
 _DELAYS = 8  # of those within the spread, how many are looked at
 _LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
@@ -213,12 +213,12 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
     return basis @ (weight * right), noise * (basis * weight) @ basis.T
 
 
+# With fewer runs a curve would show single runs, not the operation.
 _LEAST_GOLDEN = 20
-"""With fewer runs a curve would show single runs, not the operation."""
 
 
+# FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin.
 _TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
-"""FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -608,8 +608,8 @@ class _Head:
     found: _RunLengths
 
 
+# Makes a run of so many executions.
 _RunOf = Callable[[int], Run]
-"""Makes a run of so many executions."""
 
 
 def measure_operation(

@@ -174,18 +174,18 @@ class Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
 
+# Of those within the spread, how many are looked at.
 _DELAYS = 9
-"""Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
+# Of window, delay and spread: a longer window is much like a longer delay.
 _MOVES = (
     *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
     (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
 )  # fmt: skip
-"""Of window, delay and spread: a longer window is much like a longer delay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,15 +49,15 @@ def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
         process.wait()
 
 
+# Number and scope of each power channel.
 _FIELDS = {
     INSTANT: (nvml.INSTANT, nvml.GPU),
     AVERAGE: (nvml.AVERAGE, nvml.GPU),
     MEMORY: (nvml.AVERAGE, nvml.MEMORY),
 }
-"""Number and scope of each power channel."""
 
+# Given the time, s: the new lines.
 _Poll = Callable[[float], list[list[Any]]]
-"""Given the time, s: the new lines."""
 
 LATE_S = 0.003
 """Where the look before was so long before the reading, nobody knows when that changed."""

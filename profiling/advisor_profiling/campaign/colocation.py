@@ -87,8 +87,8 @@ def _key(target: Target, mode: str) -> WindowKey:
     return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
 
 
+# The testbed without MPS, on which pairs are time-sliced.
 _WITHOUT: Mode = "uncapped"
-"""The testbed without MPS, on which pairs are time-sliced."""
 
 OpenTestbed = Callable[[Mode | None], AbstractContextManager[Testbed]]
 

@@ -224,13 +224,12 @@ def write_set(members: JobSet) -> str:
 BoundBy = Literal["compute", "memory", "launch"]
 PairNames = tuple[str, str]
 
+# Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
+# gaps; from it on in DRAM activity two jobs together ask for more than the memory interface has.
+# "Energy-efficient GPU SM allocation" (table 1) parts its workloads at 50 % of both as well, and so
+# does `advisor_training.rows`, by the same counters. On an H200 no job is near: 47 % and
+# 76 % are the nearest in SM activity, 45 % and 51 % in DRAM activity.
 _HALF_PERCENT = 50
-"""Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
-gaps; from it on in DRAM activity two jobs together ask for more than the memory interface has.
-"Energy-efficient GPU SM allocation" (table 1) parts its workloads at 50 % of both as well, and so
-does `advisor_training.rows`, by the same counters. On an H200 no job is near: 47 % and
-76 % are the nearest in SM activity, 45 % and 51 % in DRAM activity.
-"""
 
 
 def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
@@ -520,8 +519,8 @@ def expand(
     )
 
 
+# A window, and whether it is time-sliced.
 _Window = tuple[Target, bool]
-"""A window, and whether it is time-sliced."""
 
 
 class _Past:

@@ -38,8 +38,8 @@ THROTTLE_REASONS: dict[str, str] = {
 }
 """Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable."""
 
+# As the memory controller says at the moment: no mean over a window.
 _MEMORY_BUSY = "counter.memory_busy"
-"""As the memory controller says at the moment: no mean over a window."""
 
 
 _ADVICE: dict[int, tuple[str, str]] = {

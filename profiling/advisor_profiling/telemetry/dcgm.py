@@ -197,8 +197,8 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
 _LARGEST_BYTES = 4 * 2**20
+# The parser takes a time that grows with the square of a line, by its labels and its quotes.
 _LONGEST_LINE = 16 * 2**10
-"""The parser takes a time that grows with the square of a line, by its labels and its quotes."""
 
 
 class DcgmSource:

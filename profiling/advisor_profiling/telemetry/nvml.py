@@ -188,12 +188,12 @@ AVERAGED_S = 1.0
 """What NVML's power averages over, on Ampere and newer except GA100."""
 
 
+# Number and scope of what is read where the card has it; of a channel the first that answers.
 _FIELDS = {
     (INSTANT, GPU): Channel(POWER_GPU),
     (INSTANT, MEMORY): Channel(POWER_MEMORY),
     (AVERAGE, MEMORY): Channel(POWER_MEMORY, "mean", AVERAGED_S),
 }
-"""Number and scope of what is read where the card has it; of a channel the first that answers."""
 
 
 class _PowerFields:
@@ -251,8 +251,8 @@ THROTTLE_REASONS: dict[int, str] = {
 }
 """Clocks event reasons (nvml.h, nvmlClocksEventReason*) that make a window not comparable."""
 
+# NVML samples memory activity by itself over 1/6 s to 1 s, by product (`nvmlUtilization_t`).
 _MEMORY_BUSY = Channel("counter.memory_busy", "mean", 1.0)
-"""NVML samples memory activity by itself over 1/6 s to 1 s, by product (`nvmlUtilization_t`)."""
 
 _COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 _MIB = 2**20
@@ -429,6 +429,7 @@ def _memory_busy_percent(device: Any) -> float | None:
     return None if busy is None else float(busy.memory)
 
 
+# Channels that are a call each.
 _READERS: dict[str, Callable[[Any], float | None]] = {
     ENERGY_GPU: lambda device: _scaled(
         reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000
@@ -439,4 +440,3 @@ _READERS: dict[str, Callable[[Any], float | None]] = {
     MEMORY_USED: _memory_used_mib,
     POWER_LIMIT: _power_limit_w,
 }
-"""Channels that are a call each."""
