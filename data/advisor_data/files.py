@@ -44,12 +44,12 @@ from advisor_data.lists import ProfileRow
 
 _log = logging.getLogger(__name__)
 
-KIND_NAMES: Mapping[type[Record], str] = {
+# Names of files begin with these.
+_KIND_NAMES: Mapping[type[Record], str] = {
     SoloPoint: "solo",
     PairPoint: "pair",
     Observation: "observation",
 }
-"""Names of files begin with these."""
 
 IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
     SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
@@ -77,7 +77,7 @@ def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
     if kind in PARTS:
         part = arrow.struct(_fields(arrow, PARTS[kind]))
         fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
-    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: _KIND_NAMES[kind]}
     rows = [to_row(point) for point in points]
     table = arrow.Table.from_pylist(rows, schema=arrow.schema(fields, metadata=about))
     sink = arrow.BufferOutputStream()

@@ -33,8 +33,8 @@ from torch import nn
 from torch.nn import functional
 
 BAGS = 8192
-CANDIDATES = 4096
-"""What one request asks for; 8 with `tiny`."""
+# What one request asks for; 8 with `tiny`.
+_CANDIDATES = 4096
 NUMBERS, CATEGORIES, WIDTH = 13, 26, 64
 """Of a candidate, as in Criteo's data: so many numbers, and a row of each of so many tables."""
 
@@ -85,7 +85,7 @@ def recommender(tiny: bool, size: int) -> models.Model:
     """Normally distributed numbers, and rows that are all as likely."""
 
     def inputs(batch: int, rows: int) -> models.Inputs:
-        shape = batch, 8 if tiny else CANDIDATES
+        shape = batch, 8 if tiny else _CANDIDATES
         return {"numbers": torch.randn(*shape, NUMBERS), "rows": _rows(rows, *shape, CATEGORIES)}
 
     return models.Model(_Recommender(size), inputs)

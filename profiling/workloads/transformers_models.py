@@ -38,8 +38,8 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-STORED_TOKENS = 30_000
-"""Below this: of the vocabulary of every model of texts."""
+# Below this: of the vocabulary of every model of texts.
+_STORED_TOKENS = 30_000
 
 Inputs = dict[str, torch.Tensor]
 
@@ -202,7 +202,7 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
     """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
     if args.name in ("bert", "albert"):
-        read = harness.token_reader(args.batch, args.size, STORED_TOKENS, args.seed)
+        read = harness.token_reader(args.batch, args.size, _STORED_TOKENS, args.seed)
     elif args.name in ("vit", "resnet50", "mobilenet"):
         read = harness.image_reader(args.batch, args.size, args.seed)
     else:

@@ -194,16 +194,16 @@ as 70/70. other: shares of less than it."""
 
 KINDS: tuple[SplitKind, ...] = get_args(SplitKind)
 
-LARGEST_GAP = 0.25
-"""Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
+# Part of the nine splits that may be missing, left out for a flag, before a pair is left out.
+_LARGEST_GAP = 0.25
 
-LEAST_ON_A_SIDE = 2
-"""Splits with the larger share for one job, and for the other. Any seven of the nine in steps of 10
-have them; what flags leave of a finer grid around the best split may not."""
+# Splits with the larger share for one job, and for the other. Any seven of the nine in steps of 10
+# have them; what flags leave of a finer grid around the best split may not.
+_LEAST_ON_A_SIDE = 2
 
-LEAST_USED = 0.75
-"""Part of the units that a split of the nine uses at least. The safe counts nearest to 30/70 on an
-H100, 34 and 70 SMs, use 79 % of them."""
+# Part of the units that a split of the nine uses at least. The safe counts nearest to 30/70 on an
+# H100, 34 and 70 SMs, use 79 % of them.
+_LEAST_USED = 0.75
 
 
 def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
@@ -235,8 +235,8 @@ def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
     sides = sum(own < other for own, other in shares), sum(own > other for own, other in shares)
     return (
         EQUAL in present
-        and len(present) >= how_many(beside_itself=beside_itself) * (1 - LARGEST_GAP)
-        and (beside_itself or min(sides) >= LEAST_ON_A_SIDE)
+        and len(present) >= how_many(beside_itself=beside_itself) * (1 - _LARGEST_GAP)
+        and (beside_itself or min(sides) >= _LEAST_ON_A_SIDE)
     )
 
 
@@ -270,7 +270,7 @@ def uses_the_gpu(point: PairPoint) -> bool:
         return False
     units, total = [part.units or 0 for part in point.parts], point.units_total
     used = sum(units) / total if total and all(units) else sum(point.shares_percent) / 100
-    return LEAST_USED <= used <= 1
+    return _LEAST_USED <= used <= 1
 
 
 def _by_itself(point: PairPoint) -> SplitKind:
@@ -302,8 +302,8 @@ DISTURBED = (
 """Why a measurement on a disturbed host is left out."""
 
 
-NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
-"""Why a measurement whose best split would be no oracle is left out."""
+# Why a measurement whose best split would be no oracle is left out.
+_NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,7 +418,7 @@ def make_pairs(
         if isinstance(made, str):
             left_out[made] += len(group)
         elif full and not made.is_full:
-            left_out[NOT_FULL] += len(group)
+            left_out[_NOT_FULL] += len(group)
         else:
             pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
     return (
@@ -493,8 +493,8 @@ def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> Spli
 
 Names = npt.NDArray[np.str_]
 
-LEARNED_KINDS: tuple[SplitKind, ...] = ("nine", "uncapped")
-"""Kinds of split that are learned from; nine: in steps of 10 or at safe counts."""
+# Kinds of split that are learned from; nine: in steps of 10 or at safe counts.
+_LEARNED_KINDS: tuple[SplitKind, ...] = ("nine", "uncapped")
 
 SOME = "some"
 """Kind of rows at those of the nine splits of a measurement that are too few for an oracle: they
@@ -654,7 +654,7 @@ def with_profiles(
 
 
 def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
-    return [(kind, split) for kind in LEARNED_KINDS for split in m.splits[kind]]
+    return [(kind, split) for kind in _LEARNED_KINDS for split in m.splits[kind]]
 
 
 def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any]:

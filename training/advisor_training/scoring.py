@@ -60,8 +60,8 @@ from advisor_training.rows import (
 
 DRAWS = 1000
 
-OUTSIDE = 0.025
-"""Part of the draws below an interval, and above it."""
+# Part of the draws below an interval, and above it.
+_OUTSIDE = 0.025
 
 
 class Resamples:
@@ -94,12 +94,12 @@ class Resamples:
 
 
 def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
-    low, high = np.quantile(drawn, (OUTSIDE, 1 - OUTSIDE))
+    low, high = np.quantile(drawn, (_OUTSIDE, 1 - _OUTSIDE))
     return Interval(value, float(low), float(high))
 
 
-NOISE_QUANTILE = 0.95
-"""Part of the differences between two takes that is smaller than what is called the noise."""
+# Part of the differences between two takes that is smaller than what is called the noise.
+_NOISE_QUANTILE = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
         median_percent=100 * statistics.median(scores),
         p10_percent=100 * float(np.quantile(scores, 0.1)),
         worst_percent=100 * min(scores),
-        noise_percent=100 * float(np.quantile(changes, NOISE_QUANTILE)),
+        noise_percent=100 * float(np.quantile(changes, _NOISE_QUANTILE)),
     )
 
 
@@ -344,8 +344,8 @@ def rounded_percent(part: float | np.floating) -> float:
     return round(100 * float(part), 3)
 
 
-LOW_END = 0.95
-"""Chance with which the low end of an interval is exceeded."""
+# Chance with which the low end of an interval is exceeded.
+_LOW_END = 0.95
 
 
 def speed_around(
@@ -364,8 +364,8 @@ def speed_around(
     return Interval(*possible_speeds(profiles[part], speeds)[:, 0].tolist())
 
 
-NO_BOUNDS: Strata = {SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)}
-"""Every speed is what is expected."""
+# Every speed is what is expected.
+_NO_BOUNDS: Strata = {SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)}
 
 
 def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> Strata:
@@ -526,7 +526,7 @@ def _expected(
         if not data.measurements[key[1]].is_full:
             continue
         profiles = data.profiles_of(data.measurements[key[1]])
-        bounds = NO_BOUNDS
+        bounds = _NO_BOUNDS
         if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
         named = (
@@ -570,7 +570,7 @@ def _pick(
     profiles = data.profiles_of(data.measurements[key[1]])
     limits = Request(policy=Policy(min_speed=question.min_speed, p99_times_alone=0.0))
     if question.kept == "low end":
-        limits = replace(limits, policy=replace(limits.policy, chance=LOW_END))
+        limits = replace(limits, policy=replace(limits.policy, chance=_LOW_END))
     allowed = {
         name: option
         for name, option in options.items()
