@@ -37,8 +37,8 @@ Ended = Callable[[], Mapping[str, str]]
 """Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
-ShardEngine = AbstractContextManager[Submit]
-"""Has no shard of an earlier command when it opens; stops all shards when an error closes it."""
+# Has no shard of an earlier command when it opens; stops all shards when an error closes it.
+_ShardEngine = AbstractContextManager[Submit]
 
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
 _DATABASE = "ADVISOR_DATABASE_URL"
@@ -129,7 +129,7 @@ def run_everywhere(
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
-        engines: dict[OnWhat, Callable[[], ShardEngine]] = {
+        engines: dict[OnWhat, Callable[[], _ShardEngine]] = {
             "here": lambda: on_this_host(wanted.gpus),
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),

@@ -346,8 +346,8 @@ def _errors(data: Data, held_out: HeldOut) -> Errors:
     return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
 
 
-MethodResults: TypeAlias = Mapping[tuple[str, str], _MethodResult]
-"""By protocol and method."""
+# By protocol and method.
+_MethodResults: TypeAlias = Mapping[tuple[str, str], _MethodResult]
 
 # The default, and "both keep half of their speed".
 _LEAST_SPEEDS = (0.4, 0.5)
@@ -418,7 +418,7 @@ class _LimitRow:
     saved: Interval
 
 
-def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
+def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
@@ -430,7 +430,7 @@ def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
             yield from _rows(data, BY_WORKLOAD, rule, objective, chosen)
 
 
-def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
+def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
     """How far each method is off, for each subset of the rows."""
     limited = data.at_power_limit()
     for (protocol, name), answers in results.items():

@@ -615,8 +615,8 @@ def _ratio(
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
+# Around the moment at which a flat load begins; after it the sensor has time to settle, too.
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
-"""Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
 
 
 def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
