@@ -304,16 +304,6 @@ def read_manifest(folder: Path) -> Manifest:
     return read_artefact(folder).manifest
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest next to its files; what stood there is replaced at once or not at all.
-
-    Raises:
-        ModelError: it could not be read back: a number is not finite, a hash is no hash.
-        OSError: it cannot be written.
-    """
-    write_parsed(folder, {}, manifest, _parsed)
-
-
 def trees_file(head: str) -> str:
     """Name of the file with the trees of a head."""
     return f"{head}.trees"

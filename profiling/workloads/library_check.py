@@ -241,8 +241,8 @@ def same(
 # 32-bit NaNs that are freed again before an operation, so that its results lie among them.
 _POISON = 1 << 27
 
-SMALL_POISON, SMALL_BLOCKS = 1 << 18, 16
-"""The same for results below 1 MiB, which PyTorch's allocator keeps apart."""
+# The same for results below 1 MiB, which PyTorch's allocator keeps apart.
+_SMALL_POISON, _SMALL_BLOCKS = 1 << 18, 16
 
 
 class _Noise:
@@ -304,7 +304,9 @@ def _poison(device: str) -> None:
     if device == "cpu":
         return
     torch.cuda.empty_cache()
-    blocks = [torch.full((SMALL_POISON,), float("nan"), device=device) for _ in range(SMALL_BLOCKS)]
+    blocks = [
+        torch.full((_SMALL_POISON,), float("nan"), device=device) for _ in range(_SMALL_BLOCKS)
+    ]
     blocks.append(torch.full((_POISON,), float("nan"), device=device))
     del blocks
 

@@ -187,12 +187,12 @@ def _median_of(points: Sequence[SoloPoint], column: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
-"""nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
-that add up to the whole GPU, next to the nine. over-subscribed: shares of more than the GPU, such
-as 70/70. other: shares of less than it."""
+# nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
+# that add up to the whole GPU, next to the nine. over-subscribed: shares of more than the GPU, such
+# as 70/70. other: shares of less than it.
+_SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
 
-KINDS: tuple[SplitKind, ...] = get_args(SplitKind)
+KINDS: tuple[_SplitKind, ...] = get_args(_SplitKind)
 
 # Part of the nine splits that may be missing, left out for a flag, before a pair is left out.
 _LARGEST_GAP = 0.25
@@ -206,7 +206,7 @@ _LEAST_ON_A_SIDE = 2
 _LEAST_USED = 0.75
 
 
-def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
+def kinds_of(points: Sequence[PairPoint]) -> list[_SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
     groups = {
         key: {split_of(point) for point in found if uses_the_gpu(point)}
@@ -273,7 +273,7 @@ def uses_the_gpu(point: PairPoint) -> bool:
     return _LEAST_USED <= used <= 1
 
 
-def _by_itself(point: PairPoint) -> SplitKind:
+def _by_itself(point: PairPoint) -> _SplitKind:
     """The kind of a point without a look at the others of its run."""
     if (sharing := _sharing(point)) != "limited":
         return sharing
@@ -325,7 +325,7 @@ class Measurement:
     run: str
     points: int
     exclusive: SplitResult
-    splits: Mapping[SplitKind, ResultsBySplit]
+    splits: Mapping[_SplitKind, ResultsBySplit]
     repeats: tuple[ResultsBySplit, ...]
     observed: bool = False
 
@@ -448,7 +448,7 @@ def _measurement(
             return DISTURBED
         solos.append(solo)
     kinds = kinds_of(group)
-    of_kinds: dict[SplitKind, list[PairPoint]] = {
+    of_kinds: dict[_SplitKind, list[PairPoint]] = {
         k: [point for point, kind in zip(group, kinds, strict=True) if kind == k] for k in KINDS
     }
     repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
@@ -494,7 +494,7 @@ def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> Spli
 Names = npt.NDArray[np.str_]
 
 # Kinds of split that are learned from; nine: in steps of 10 or at safe counts.
-_LEARNED_KINDS: tuple[SplitKind, ...] = ("nine", "uncapped")
+_LEARNED_KINDS: tuple[_SplitKind, ...] = ("nine", "uncapped")
 
 SOME = "some"
 """Kind of rows at those of the nine splits of a measurement that are too few for an oracle: they
@@ -653,7 +653,7 @@ def with_profiles(
             yield replace(pair, measurements=within)
 
 
-def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
+def _splits(m: Measurement) -> list[tuple[_SplitKind, Split]]:
     return [(kind, split) for kind in _LEARNED_KINDS for split in m.splits[kind]]
 
 
