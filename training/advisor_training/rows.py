@@ -376,11 +376,6 @@ class MeasuredPair:
     gpu_model: str
     measurements: tuple[Measurement, ...]
 
-    @property
-    def main(self) -> Measurement:
-        """The one that stands for the pair, with its own nine; the others tell the noise."""
-        return self.measurements[0]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class LeftOut:

@@ -388,8 +388,8 @@ CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 
 KeptBy = Literal["as advised", "low end", "expected"]
 
-ChoiceKey = tuple[str, int]
-"""What was left out, and the number of the measurement."""
+# What was left out, and the number of the measurement.
+_ChoiceKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +479,7 @@ def choose(
 
 
 def choose_by_rule(
-    data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
+    data: Data, keys: Iterable[_ChoiceKey], rule: str, question: ChoiceQuestion
 ) -> list[Choice]:
     """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
 
@@ -490,7 +490,7 @@ def choose_by_rule(
     return [choice for choice in found if choice]
 
 
-def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
+def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
     """What the choices are of."""
     return [(choice.left_out, choice.number) for choice in choices]
 
@@ -519,7 +519,7 @@ takes."""
 
 def _expected(
     data: Data, held_out: HeldOut, question: ChoiceQuestion
-) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
+) -> Iterator[tuple[_ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
     every = np.ones(len(data.rows), dtype=bool)
     for key, its in held_out.by_measurement(data.rows, every):
@@ -558,7 +558,7 @@ def _prediction(
 
 def _pick(
     data: Data,
-    key: ChoiceKey,
+    key: _ChoiceKey,
     options: Mapping[str, Prediction],
     question: ChoiceQuestion,
     tie: float,
@@ -589,7 +589,7 @@ def _pick(
     return next(name for name, option in allowed.items() if option is chosen)
 
 
-def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
+def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
