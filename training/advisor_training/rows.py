@@ -349,18 +349,9 @@ class Measurement:
         """
         return self.splits["nine"]
 
-    @property
-    def equal(self) -> SplitResult:
-        """At 50/50.
-
-        Raises:
-            KeyError: that split is missing, as it may where the measurement is not full.
-        """
-        return self.nine[EQUAL]
-
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
-    "equal": lambda m: m.equal,
+    "equal": lambda m: m.nine[EQUAL],
     "uncapped": lambda m: next(iter(m.splits["uncapped"].values()), None),
     "time-sliced": lambda m: next(iter(m.splits["time-sliced"].values()), None),
     "exclusive": lambda m: m.exclusive,

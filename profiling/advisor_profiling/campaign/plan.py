@@ -58,7 +58,6 @@ from advisor.validity.safe_counts import (
     avoided_texts,
     check_share,
     check_split,
-    safe_solo_shares,
     safe_splits,
 )
 from advisor_data.known import checked_counts
@@ -370,11 +369,6 @@ def check_safe_count(
     if units:
         safety = counts_on(gpu, home, allow_unsafe=allow_unsafe).safety("", gpu, ())
         check_share(percent_for_units(units, gpu.units_total or 0), safety)
-
-
-def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]:
-    """The shares of a sweep, each moved to the nearest safe count."""
-    return tuple(map(Share, safe_solo_shares([share.percent for share in shares], safety)))
 
 
 def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reading import some
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.gpu import NINE, Split
+from advisor.core.gpu import EQUAL, NINE, Split
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor_training.rows import (
@@ -69,7 +69,7 @@ def test_repeats_give_medians() -> None:
     measurement = only(points).measurements[0]
     assert measurement.points == 45
     half = PartResult(0.5, 1.0, 100.0)
-    assert measurement.equal == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
+    assert measurement.nine[EQUAL] == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
     assert [sorted(results) for results in measurement.repeats] == [list(NINE)] * 5
 
 
@@ -82,7 +82,7 @@ def test_cards_and_runs_stay_apart() -> None:
         *nine(run="r2", gpu_uuid="GPU-2", power_w=300),
     ]
     found = only(points)
-    assert [(m.run, m.gpu_uuid, m.equal.power_w) for m in found.measurements] == [
+    assert [(m.run, m.gpu_uuid, m.nine[EQUAL].power_w) for m in found.measurements] == [
         ("r2", "GPU-1", 200),
         ("r1", "GPU-1", 100),
         ("r2", "GPU-2", 300),
@@ -149,7 +149,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 
 def test_a_starved_job_is_no_failed_one() -> None:
-    assert only(nine(rate_1=0.0)).measurements[0].equal.parts[0].rate == 0
+    assert only(nine(rate_1=0.0)).measurements[0].nine[EQUAL].parts[0].rate == 0
 
 
 @pytest.mark.parametrize(("source", "fits"), [("nvml", False), (REPLAY_SOURCE, True)])
