@@ -111,8 +111,8 @@ def power_scope(model: str) -> tuple[frozenset[str], str]:
 
 
 _LOG = logging.getLogger("advisor.telemetry")
+# An energy counter may show so much later what was drawn.
 _TICKS_S = 5.0
-"""An energy counter may show so much later what was drawn."""
 
 
 class ReadingGate:
@@ -209,22 +209,17 @@ class Channel:
 
 
 class TelemetrySource(Protocol):
-    """Telemetry of one GPU, live or replayed."""
+    """Telemetry of one GPU, live or replayed.
 
-    @property
-    def name(self) -> str:
-        """Short name that points carry in `source`, such as "nvml"."""
-        ...
+    Attributes:
+        name: Short name that points carry in `source`, such as "nvml".
+        interval_s: How often a new power reading can appear; reading faster repeats values.
+        gpu: The GPU that is watched.
+    """
 
-    @property
-    def interval_s(self) -> float:
-        """How often a new power reading can appear; reading faster repeats values."""
-        ...
-
-    @property
-    def gpu(self) -> Gpu:
-        """The GPU that is watched."""
-        ...
+    name: str
+    interval_s: float
+    gpu: Gpu
 
     @property
     def channels(self) -> tuple[Channel, ...]:

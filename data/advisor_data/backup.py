@@ -26,8 +26,8 @@ from advisor_data.database import (
     store_errors,
 )
 
+# How long a copy waits for another writer.
 _PATIENCE_S = 30.0
-"""How long a copy waits for another writer."""
 
 
 def back_up(url: str | None, home: Path, file: Path) -> int:

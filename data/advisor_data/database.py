@@ -113,17 +113,17 @@ _DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
 }
 
+# How long to wait for a lock or for the server, s; the URL may give another time.
 _PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
-"""How long to wait for a lock or for the server, s; the URL may give another time."""
 
+# The same for a lock of PostgreSQL, which would wait without end.
 _LOCK_S = 30
-"""The same for a lock of PostgreSQL, which would wait without end."""
 
+# Two processes that migrate at once go one after the other.
 _MIGRATION_LOCK = {
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": "SELECT pg_advisory_xact_lock(718281828)",
 }
-"""Two processes that migrate at once go one after the other."""
 
 RESTORE = "keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite"
 """What to do about a damaged SQLite file."""

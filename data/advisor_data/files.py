@@ -44,12 +44,12 @@ from advisor_data.lists import ProfileRow
 
 _log = logging.getLogger(__name__)
 
-KIND_NAMES: Mapping[type[Record], str] = {
+# Names of files begin with these.
+_KIND_NAMES: Mapping[type[Record], str] = {
     SoloPoint: "solo",
     PairPoint: "pair",
     Observation: "observation",
 }
-"""Names of files begin with these."""
 
 IDENTITY: Mapping[type[Record], tuple[str, ...]] = {
     SoloPoint: ("run", "job", "gpu_uuid", "share_percent", "started_at", "written_by"),
@@ -77,7 +77,7 @@ def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
     if kind in PARTS:
         part = arrow.struct(_fields(arrow, PARTS[kind]))
         fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
-    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: KIND_NAMES[kind]}
+    about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: _KIND_NAMES[kind]}
     rows = [to_row(point) for point in points]
     table = arrow.Table.from_pylist(rows, schema=arrow.schema(fields, metadata=about))
     sink = arrow.BufferOutputStream()
@@ -145,9 +145,9 @@ Encode = Callable[[type[Record], Sequence[Record]], bytes]
 Decode = Callable[[bytes], Iterator[tuple[str, Mapping[str, Any]]]]
 
 _QUOTE = "'"
+# A spreadsheet runs a cell that begins so as a formula, and names of runs and units may come from
+# anybody. A quote before it makes it text; one that is there already gets another.
 _SPECIAL = ("=", "+", "-", "@", "\t", "\r", _QUOTE)
-"""A spreadsheet runs a cell that begins so as a formula, and names of runs and units may come from
-anybody. A quote before it makes it text; one that is there already gets another."""
 
 
 def write_points(path: Path, points: Iterable[Record]) -> None:
@@ -294,8 +294,8 @@ def _from_cell(cell: str) -> str:
     return cell[1:] if cell.startswith(_QUOTE) and cell[1:].startswith(_SPECIAL) else cell
 
 
+# A job and a GPU model.
 _Key = tuple[str, str]
-"""A job and a GPU model."""
 
 
 def check_import(points: Sequence[Record], stored: Iterable[ProfileRow] = ()) -> None:
@@ -357,12 +357,12 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
         yield "used from now on instead of the bundled profile; advisor data delete undoes that"
 
 
+# Columns that a profile can do without, and what is done then.
 _STAND_INS: Mapping[str, str] = {
     "idle_power_w": "that of other profiles is taken",
     "power_limit_w": "watts are compared with the most that was drawn",
     "memory_used_mib": "without it nobody knows what fits next to it",
 }
-"""Columns that a profile can do without, and what is done then."""
 
 
 def _key(point: SoloPoint) -> _Key:

@@ -136,16 +136,7 @@ columns of files: with `relative=False` the frame can be written and imported.
 
 ## Where points are kept
 
-| address | what it is |
-|---|---|
-| none | `advisor.db` (SQLite) in the data folder |
-| `sqlite:///FILE` | SQLite in one file of a local disk |
-| `postgresql://USER@HOST/DATABASE` | PostgreSQL; `advisor data migrate` makes its tables |
-
-SQLite files are upgraded when they are opened, and closed to other users of the host. For
-several hosts use PostgreSQL: SQLite's write-ahead log needs all its users on one host
-(https://www.sqlite.org/wal.html). Backup, restore and what else a service keeps:
-[state.md](state.md).
+In SQLite or PostgreSQL: [state.md](state.md).
 """
 
 

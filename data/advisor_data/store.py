@@ -13,8 +13,8 @@ from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_ro
 from advisor_data.database import OpenDatabase, count_change, insert_new, profiles, tables
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows
 
+# Identities in one question; databases bound their number.
 _AT_ONCE = 1000
-"""Identities in one question; databases bound their number."""
 
 
 class Store(OpenDatabase):

@@ -153,9 +153,9 @@ HEADS = (SPEED, POWER)
 KNOWN_HEADS = (*HEADS, MEMORY_POWER)
 """All heads of this version; a model may be without the later ones."""
 
-OUTSIDE = 0.05
-"""A feature is outside what the model has seen when it lies further beyond its range than this part
-of the range."""
+# A feature is outside what the model has seen when it lies further beyond its range than this part
+# of the range.
+_OUTSIDE = 0.05
 
 _Factors: TypeAlias = tuple[float, float]
 
@@ -216,7 +216,7 @@ class _ServedHead:
         """Features that lie outside of what was learned from; shape (rows, features)."""
         low, high = np.array(self.trained.ranges).T
         # A feature that was the same in all rows has no width; rounding is no extrapolation.
-        reach = OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        reach = _OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
         found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
         names = zip(self.trained.features, found, strict=True)
         return [name for name, is_outside in names if is_outside]

@@ -112,12 +112,12 @@ def _bundled_file(name: str) -> bytes:
 
 ERRORS = "errors.json"
 
-OF_WORLD = 1 / 4
-"""Of the families, how many a world has: three of sixteen. Of all the nearest would mostly be the
-same one."""
+# Of the families, how many a world has: three of sixteen. Of all the nearest would mostly be the
+# same one.
+_OF_WORLD = 1 / 4
 
-STUDENT_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
-"""Quantile of 95 % of Student's t, for 1 to 10 degrees of freedom."""
+# Quantile of 95 % of Student's t, for 1 to 10 degrees of freedom.
+_STUDENT_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,7 @@ def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callabl
         families: All of them; what is drawn of these is so for all jobs of a world.
     """
     errors, order, n = np.array([*near.values()]), sorted(families), len(near)
-    count = max(1, round(OF_WORLD * n))
+    count = max(1, round(_OF_WORLD * n))
     ways = [math.comb(n - 1 - place, count - 1) for place in range(n)]
     chances = np.array(ways, dtype=np.float64) / math.comb(n, count)
     mean, times = chances @ errors, wider(1 / float(chances @ chances))
@@ -212,7 +212,7 @@ def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callabl
 def wider(number: float) -> float:
     """How much further from the mean of so many families a further one is than they are."""
     degrees = max(number - 1, 1.0)
-    student = float(np.interp(degrees, range(1, len(STUDENT_95) + 1), STUDENT_95))
+    student = float(np.interp(degrees, range(1, len(_STUDENT_95) + 1), _STUDENT_95))
     return student / NORMAL_90 * math.sqrt((number + 1) / degrees)
 
 

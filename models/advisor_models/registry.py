@@ -195,8 +195,8 @@ MANIFEST = "manifest.json"
 BUNDLED_NAME = "bundled"
 """What people call the model that comes with the package; no other one can be called so."""
 
-MOST_BYTES = 64 << 20
-"""Of one file of a model; the largest bundled one has 0.4 million."""
+# Of one file of a model; the largest bundled one has 0.4 million.
+_MOST_BYTES = 64 << 20
 
 RETRAIN = "train one with this version: advisor train"
 
@@ -304,16 +304,6 @@ def read_manifest(folder: Path) -> Manifest:
     return read_artefact(folder).manifest
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest next to its files; what stood there is replaced at once or not at all.
-
-    Raises:
-        ModelError: it could not be read back: a number is not finite, a hash is no hash.
-        OSError: it cannot be written.
-    """
-    write_parsed(folder, {}, manifest, _parsed)
-
-
 def trees_file(head: str) -> str:
     """Name of the file with the trees of a head."""
     return f"{head}.trees"
@@ -417,7 +407,7 @@ def whole_file(path: Path, retrain: str = RETRAIN) -> bytes:
     with ModelError.instead_of(
         OSError, f"{path} cannot be read", fix=f"copy the whole folder again, or {retrain}"
     ):
-        return read_whole(path, MOST_BYTES)
+        return read_whole(path, _MOST_BYTES)
 
 
 def _parsed(path: Path, text: bytes) -> Manifest:

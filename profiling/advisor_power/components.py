@@ -189,11 +189,11 @@ MICROBENCHMARK = "component-"
 fitted to them as well miss the power of all other jobs by 4.2 % instead of 3.7 % on average
 (docs/component-power.md)."""
 
+# Fewer jobs than terms say nothing of what each term draws.
 _FEWEST_JOBS = 8
-"""Fewer jobs than terms say nothing of what each term draws."""
 
+# Part of the largest reading by which a window may lie outside all that weights were fitted to.
 _OUTSIDE = 0.1
-"""Part of the largest reading by which a window may lie outside all that weights were fitted to."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,8 +294,8 @@ def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 _PERCENTILES = (5.0, 95.0)  # of the draws: the bounds of a part
 _UNREAD_MEMORY = 2.0  # how much wider the interval of memory is where its sensor was not read
 _FABRIC, _MEMORY = list(PARTS).index("fabric"), list(PARTS).index("memory")
+# 1 where a term is of a part, shape (terms, parts).
 _BELONGS = np.array([[of == part for part in PARTS] for of in TERMS.values()], dtype=np.float64)
-"""1 where a term is of a part, shape (terms, parts)."""
 
 
 def components(
@@ -363,11 +363,11 @@ def _scaled(watts: Floats, total_w: float) -> Floats:
 
 _SLOWEST = 0.1  # least part of the highest clock that is considered
 
+# Which terms follow the clock of the SMs.
 _OF_CLOCK = np.array([of in SM_CLASSES for of in TERMS.values()])
-"""Which terms follow the clock of the SMs."""
 
+# 1 for terms that jobs add to, 0 for those of the floor.
 _OF_JOBS = np.array([of != "floor" for of in TERMS.values()], dtype=np.float64)
-"""1 for terms that jobs add to, 0 for those of the floor."""
 
 
 def at_once(activities: Sequence[Activity]) -> Activity:

@@ -235,8 +235,8 @@ _STATES = {POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
 _OF_POINTS = {POWER, BUSY, *COUNTERS.values()}
 
 _CLOCK = Clock()
+# Between two looks at the count: a rate over ten seconds is right to a percent.
 _LOOK_S = 0.1
-"""Between two looks at the count: a rate over ten seconds is right to a percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

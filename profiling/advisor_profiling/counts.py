@@ -26,11 +26,11 @@ from advisor_profiling.window import Clock
 AT_ONCE = 8
 """Most processes at a time."""
 
-LONGEST_S = 180
-"""A process that takes longer is ended."""
+# A process that takes longer is ended.
+_LONGEST_S = 180
 
-PROCESS_MEMORY_MIB = 5000
-"""GPU memory that one process may need."""
+# GPU memory that one process may need.
+_PROCESS_MEMORY_MIB = 5000
 
 _POLL_S = 0.05
 
@@ -181,7 +181,7 @@ def check_counts(
 
 def _script(python: str, *options: str) -> Job:
     command = (python, str(workload_path("library_check.py")), *options)
-    return Job(name="library-check", command=command, memory_mib=PROCESS_MEMORY_MIB)
+    return Job(name="library-check", command=command, memory_mib=_PROCESS_MEMORY_MIB)
 
 
 def _reference(job: Job, place: CheckedGpu) -> _ScriptResult:
@@ -224,7 +224,7 @@ def _tried(
     A client that faults takes its neighbours down, so a count that failed is tried again alone.
     """
     backend, failed = place.backend, list[int]()
-    room = MEMORY_PART * (backend.gpu.memory_mib or PROCESS_MEMORY_MIB) // PROCESS_MEMORY_MIB
+    room = MEMORY_PART * (backend.gpu.memory_mib or _PROCESS_MEMORY_MIB) // _PROCESS_MEMORY_MIB
     at_once = max(1, min(AT_ONCE, backend.max_clients, int(room)))
     with closing(_computed(job, counts, place, at_once, operations)) as answers:
         for units, answer in answers:
@@ -265,7 +265,7 @@ def _computed(
                     place.backend.check_alive()
                     yield units, str(error)
             for units, (process, begun_s) in [*running.items()]:
-                if time.monotonic() - begun_s > LONGEST_S or process.exit_code is not None:
+                if time.monotonic() - begun_s > _LONGEST_S or process.exit_code is not None:
                     del running[units]
                     yield units, _answer(process, units, operations)
             time.sleep(_POLL_S)
@@ -285,7 +285,7 @@ def _answer(
     if code != 0:
         last = process.tail().rpartition("\n")[2] or "it wrote nothing"
         if code is None:
-            return f"did not end within {LONGEST_S} s: {last}"
+            return f"did not end within {_LONGEST_S} s: {last}"
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return f"ended with {how}: {last}"
     try:

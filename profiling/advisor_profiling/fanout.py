@@ -37,18 +37,18 @@ Ended = Callable[[], Mapping[str, str]]
 """Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
-ShardEngine = AbstractContextManager[Submit]
-"""Has no shard of an earlier command when it opens; stops all shards when an error closes it."""
+# Has no shard of an earlier command when it opens; stops all shards when an error closes it.
+_ShardEngine = AbstractContextManager[Submit]
 
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
 _DATABASE = "ADVISOR_DATABASE_URL"
 _PR_SET_PDEATHSIG = 1
+# Variables in which Slurm and Ray name the GPU of a task, by index or UUID.
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Variables in which Slurm and Ray name the GPU of a task, by index or UUID."""
 
 _POLL_S = 1.0
+# A network file system may show an answer some seconds after its shard has ended.
 _LATE_S = 20.0
-"""A network file system may show an answer some seconds after its shard has ended."""
 
 
 _STOP_S, _CONNECT_S, _COMMAND_S = 90.0, 10.0, 30.0
@@ -129,7 +129,7 @@ def run_everywhere(
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
-        engines: dict[OnWhat, Callable[[], ShardEngine]] = {
+        engines: dict[OnWhat, Callable[[], _ShardEngine]] = {
             "here": lambda: on_this_host(wanted.gpus),
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),

@@ -26,13 +26,13 @@ from advisor_profiling.campaign.colocation import PlannedSplit
 WIDTH = 120
 """Columns that the table may need."""
 
-SoloByJob = Mapping[str, tuple[float, float]]
-"""Rate and power of each job alone on the whole GPU."""
+# Rate and power of each job alone on the whole GPU.
+_SoloByJob = Mapping[str, tuple[float, float]]
 
 T = TypeVar("T")
 
+# Heading and cell of each column, for rows of one type.
 _Columns: TypeAlias = Sequence[tuple[str, Callable[[T], str]]]
-"""Heading and cell of each column, for rows of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def unknown_alone_text(points: Iterable[PairPoint], solo: Sequence[SoloPoint]) -
     ]
 
 
-def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> SoloByJob:
+def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> _SoloByJob:
     """Rate and power of each job alone on the whole GPU, the mean of its windows without flags."""
     whole = (p for p in solo if p.share_percent == 100 and not left_out & set(p.flags))
     readings = ((p.job, p.rate, p.power_w) for p in whole if p.rate and p.power_w)
@@ -191,7 +191,7 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
 
 
 def _pair_result(
-    pair: tuple[str, ...], points: Sequence[PairPoint], alone: SoloByJob
+    pair: tuple[str, ...], points: Sequence[PairPoint], alone: _SoloByJob
 ) -> PairResult:
     known = [c for c in (_candidate(p, alone) for p, _ in means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
@@ -220,7 +220,7 @@ def _fits(point: PairPoint) -> bool:
     return sum(units) <= point.units_total
 
 
-def _candidate(point: PairPoint, alone: SoloByJob) -> tuple[Candidate, PairPoint] | None:
+def _candidate(point: PairPoint, alone: _SoloByJob) -> tuple[Candidate, PairPoint] | None:
     first, second, *more = point.parts
     if more:
         return None
@@ -301,7 +301,7 @@ def sharing_text(result: SetResult) -> str:
     return "limits" if any(part.share_percent != WHOLE for part in result.parts) else result.mode
 
 
-def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
+def _set_result(point: PairPoint, windows: int, alone: _SoloByJob) -> SetResult:
     shared = SplitResult(
         tuple(PartResult(_served_rate(part, alone), *alone[part.job]) for part in point.parts),
         point.power_w or 0.0,
@@ -323,7 +323,7 @@ def _set_result(point: PairPoint, windows: int, alone: SoloByJob) -> SetResult:
     )
 
 
-def _served_rate(part: PointPart, alone: SoloByJob) -> float:
+def _served_rate(part: PointPart, alone: _SoloByJob) -> float:
     rate = part.rate or 0.0
     return rate if part.offered_rate is None else min(rate, alone[part.job][0])
 
@@ -419,6 +419,7 @@ def table(points: Sequence[SoloPoint]) -> Table:
     return _laid_out(_COLUMNS, _ordered(points), left=("flags",))
 
 
+# Of a server; rates are per second.
 _REQUESTS: _Columns[SoloPoint] = (
     ("share%", lambda point: f"{point.share_percent:g}"),
     ("offered", lambda point: _if_known(point.offered_rate, ".4g")),
@@ -427,7 +428,6 @@ _REQUESTS: _Columns[SoloPoint] = (
     ("p50 ms", lambda point: _if_known(point.latency_p50_ms, ".4g")),
     ("p99 ms", lambda point: _if_known(point.latency_p99_ms, ".4g")),
 )
-"""Of a server; rates are per second."""
 
 
 def requests(points: Sequence[SoloPoint]) -> Table | None:

@@ -66,8 +66,8 @@ from advisor.settings import Settings
 from advisor_profiling.telemetry import amd, nvml
 from advisor_profiling.window import Clock, Target, VirtualClock, part_alone
 
+# Windows end, and most jobs are ready, before this; a power run takes minutes.
 _SILENT_S = 10.0
-"""Windows end, and most jobs are ready, before this; a power run takes minutes."""
 
 
 class PhaseLock:
@@ -532,6 +532,7 @@ def _job(point: SoloPoint) -> Job:
 
 _TICK_S = 0.1
 
+# Channels that are a column of a point.
 _COLUMNS: Mapping[str, str] = {
     CLOCK_SM: "sm_clock_mhz",
     CLOCK_MEMORY: "memory_clock_mhz",
@@ -539,7 +540,6 @@ _COLUMNS: Mapping[str, str] = {
     POWER_LIMIT: "power_limit_w",
     **COUNTERS,
 }
-"""Channels that are a column of a point."""
 
 
 class _ReplaySource:

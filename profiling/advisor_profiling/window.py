@@ -99,8 +99,8 @@ class VirtualClock(Clock):
 _BATCHES = 10
 
 
+# (time_s, value) each.
 _Readings = Sequence[tuple[float, float]]
-"""(time_s, value) each."""
 
 
 def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None:
@@ -568,10 +568,10 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
     return age_s, settled, patience_s > 0
 
 
+# A server is looked at for so many times its median latency, up to so long: a queue of 20 s that
+# falls by 0.2 s a second is no shorter after a second. It is emptied where the median of the newer
+# half is below so much of that of the older one, two steps of the histogram.
 _LATENCIES, _LONG_VIEW_S, _FALLS = 4.0, 20.0, 0.93
-"""A server is looked at for so many times its median latency, up to so long: a queue of 20 s that
-falls by 0.2 s a second is no shorter after a second. It is emptied where the median of the newer
-half is below so much of that of the older one, two steps of the histogram."""
 
 
 def _patience_s(
@@ -769,8 +769,8 @@ def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
     )
 
 
+# Columns of a part that a solo point has under another name.
 _OF_SOLO = {"units": "units_granted", "cpu_percent": "job_cpu_percent"}
-"""Columns of a part that a solo point has under another name."""
 
 
 def part_alone(point: SoloPoint) -> PointPart:

@@ -27,8 +27,8 @@ CHAINS = 4  # kChains of component_bench.cu
 ANGLE = 0.7
 MULTIPLIER, INCREMENT = 1664525, 1013904223
 FILLER = 2654435761
-L2_MIB = 8
-"""Of each of two arrays: together a third of the L2 of an H100 and a quarter of an H200's."""
+# Of each of two arrays: together a third of the L2 of an H100 and a quarter of an H200's.
+_L2_MIB = 8
 IDLE_S = 0.05
 
 LOADS = {
@@ -125,7 +125,7 @@ KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
     "tensor-bf16": lambda *sizes: _tensor(*sizes, "tensor_bf16", torch.bfloat16, 16),
     "tensor-fp8": lambda *sizes: _tensor(*sizes, "tensor_fp8", torch.float8_e4m3fn, 32),
     # `size` copies of an array that stays in the L2, and one of `size` MiB.
-    "l2-copy": lambda cuda, batch, size: _copy(cuda, batch, L2_MIB, size),
+    "l2-copy": lambda cuda, batch, size: _copy(cuda, batch, _L2_MIB, size),
     "hbm-copy": lambda cuda, batch, size: _copy(cuda, batch, size, 1),
 }  # fmt: skip
 

@@ -199,8 +199,8 @@ def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], "npt.NDArra
 
 
 WARM_UP_STEPS = 3
-WATCH_S = 1.0
-"""How often a running workload says whether its results are still finite."""
+# How often a running workload says whether its results are still finite.
+_WATCH_S = 1.0
 # Enough for the GPU never to wait for Python, few enough to stop quickly at a small share.
 STEPS_UNDER_WAY = 2
 
@@ -408,7 +408,7 @@ def _loop(work: Work, args: argparse.Namespace, value: float) -> None:
     watched = 0.0
     while (now := time.monotonic()) < end:
         work.step()
-        due = work.health is not None and now - watched >= WATCH_S
+        due = work.health is not None and now - watched >= _WATCH_S
         watched = now if due else watched
         finished.launched(_fetched(work.health()) if due and work.health else None)
     finished.drain()

@@ -28,16 +28,16 @@ from kernel_power import answering, captured, fault_of, say
 ROWS = 8
 """So many rows are computed again, from the first to the last."""
 
-ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2**-7, "int8": 0.0}
-"""Largest error, relative to the sum of the absolute products: rounding of outputs of that type (of
-fp8 they are bf16, after sums with fewer bits), of tf32 rounding of inputs, of fp16 and fp32 of sums
-in fp32."""
+# Largest error, relative to the sum of the absolute products: rounding of outputs of that type (of
+# fp8 they are bf16, after sums with fewer bits), of tf32 rounding of inputs, of fp16 and fp32 of
+# sums in fp32.
+_ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2**-7, "int8": 0.0}
 
-NOT_FINITE = 1e9
-"""The error of an element that should be finite and is not; JSON has no word for infinity."""
+# The error of an element that should be finite and is not; JSON has no word for infinity.
+_NOT_FINITE = 1e9
 
-LEAST = 1e-300
-"""Instead of 0, by which nothing is divided."""
+# Instead of 0, by which nothing is divided.
+_LEAST = 1e-300
 
 
 def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
         "rows": len(rows),
         "compared": compared,
         "error": error,
-        "allowed": ERRORS[command["dtype"]],
+        "allowed": _ERRORS[command["dtype"]],
     }
 
 
@@ -88,8 +88,8 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
         return 0.0, 0
     off = (got - expected).abs()[usable] - floor
     if not off.isfinite().all():
-        return NOT_FINITE, int(usable.sum())
-    relative = off.clamp(min=0) / scale[usable].clamp(min=LEAST)
+        return _NOT_FINITE, int(usable.sum())
+    relative = off.clamp(min=0) / scale[usable].clamp(min=_LEAST)
     return float(relative.max()), int(usable.sum())
 
 
@@ -110,8 +110,8 @@ def _unwritten(c: Any, first: Any) -> int:
     return int((c.view(bits) != first.view(bits)).sum())
 
 
-STEP_S = 0.02
-"""Launches are put together to a graph that takes about so long."""
+# Launches are put together to a graph that takes about so long.
+_STEP_S = 0.02
 
 MOST_LAUNCHES = 1000
 TIMED = 5
@@ -156,7 +156,7 @@ class Player:
         outputs = checked(command, a, b, c, first)
         first = None
         launch_s = self._seconds(launch)
-        count = max(1, min(MOST_LAUNCHES, math.ceil(STEP_S / launch_s))) if self._cuda else 1
+        count = max(1, min(MOST_LAUNCHES, math.ceil(_STEP_S / launch_s))) if self._cuda else 1
         in_graph = False
         if self._cuda:
             in_graph, (step, *_) = captured([launch], count)

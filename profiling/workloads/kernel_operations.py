@@ -141,8 +141,8 @@ def _end_with(peer: "subprocess.Popen[bytes]") -> None:
 
 
 NAMES = ("gemm", "gemv", "triad", "copy", *COLLECTIVES)
-DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
-"""Names of types and the bytes of one number."""
+# Names of types and the bytes of one number.
+_DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4, "tf32": 4}
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -152,7 +152,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     for size in ("m", "n", "k"):
         options.add_argument(f"--{size}", type=int, default=4096)
     options.add_argument("--bytes", type=size_bytes, default=2**29, help="such as 512MiB")
-    options.add_argument("--dtype", choices=DTYPES, default="bf16")
+    options.add_argument("--dtype", choices=_DTYPES, default="bf16")
     options.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
     options.add_argument("--call", metavar="MODULE:FUNCTION")
     options.add_argument("--rotate", action="store_true", help="inputs that no cache holds")
@@ -175,7 +175,7 @@ def completed(options: argparse.ArgumentParser, args: argparse.Namespace) -> arg
         args.before or args.rotate
     ):
         options.error("a collective runs after idle, with one set of inputs")
-    if together and args.bytes % (GPUS * DTYPES[args.dtype]):
+    if together and args.bytes % (GPUS * _DTYPES[args.dtype]):
         options.error(f"{args.bytes} bytes are not as many whole numbers for each of {GPUS} GPUs")
     return args
 
@@ -195,7 +195,7 @@ def work(args: argparse.Namespace) -> dict[str, float | None]:
     """Operations of one launch by its definition, and bytes that its operands hold, each once."""
     if args.call:
         return {"launch_flop": None, "launch_bytes": None}
-    width = DTYPES[args.dtype]
+    width = _DTYPES[args.dtype]
     if args.name in COLLECTIVES:
         # Each GPU adds the other's numbers to its own, or has half of them before.
         reduced = args.name == "all-reduce"

@@ -35,8 +35,8 @@ from kernel_operations import (
     work,
 )
 
-SHORTEST_S = 100e-6
-"""An execution is as many launches as take this long: shorter ones events do not time well."""
+# An execution is as many launches as take this long: shorter ones events do not time well.
+_SHORTEST_S = 100e-6
 
 TIMED, WARM_UP = 5, 3
 PING_PONGS = 20
@@ -59,7 +59,7 @@ class _Operation:
         torch.cuda.synchronize()
         self.name, self.work = canonical(args), work(args)
         alone_s = _seconds(self._calls[0])
-        self.launches = agree(max(1, math.ceil(SHORTEST_S / alone_s)))
+        self.launches = agree(max(1, math.ceil(_SHORTEST_S / alone_s)))
         self.captured, steps = captured(self._calls, self.launches)
         self._turns = itertools.cycle(steps)
         self.execution_s = _seconds(self.execute)

@@ -24,7 +24,8 @@ from harness import torch, torch_type
 
 Shape = tuple[int, ...]
 
-EPSILON = {
+# Relative rounding error that one element may have, by type, sums in that type's way included.
+_EPSILON = {
     "bf16": 2**-8,
     "fp16": 2**-10,
     "tf32": 2**-10,
@@ -32,18 +33,18 @@ EPSILON = {
     "fp8": 2**-7,  # its products are rounded to bf16
     "int8": 127**2 * 2**-30,  # exact, on values up to 127 instead of 1
 }
-"""Relative rounding error that one element may have, by type, sums in that type's way included."""
 
-SLACK = 8
-"""How many times `EPSILON` a result may be off: errors of many elements cancel, so that rounding
-stays far below it, and a tile that is missing is far above."""
+# How many times `_EPSILON` a result may be off: errors of many elements cancel, so that rounding
+# stays far below it, and a tile that is missing is far above.
+_SLACK = 8
 
 TINY_SIDE = 32
 
-CHUNK = 1 << 24
-"""Elements that are taken to float64 at a time."""
+# Elements that are taken to float64 at a time.
+_CHUNK = 1 << 24
 
-PRODUCTS = (
+# Rows, output features and input features of a linear layer.
+_PRODUCTS = (
     (4096, 4096, 4096),
     (12288, 1536, 512),
     (12288, 512, 2048),
@@ -56,9 +57,12 @@ PRODUCTS = (
     (1, 4096, 4096),
     (32768, 64, 256),
 )
-"""Rows, output features and input features of a linear layer."""
 
-NARROW_PRODUCTS = (
+# Small and narrow ones, in half precision only: 1x1 convolutions of ResNet-50 and linear layers of
+# transformers at batch 2. Which kernel is taken, and how many clusters it has, depends on the
+# shape; ResNet-50 at batch 2 once gave NaN at a count at which none of the larger products were
+# wrong.
+_NARROW_PRODUCTS = (
     *((rows * 2, wide, narrow) for rows, narrow, wide in (
         (3136, 64, 256), (784, 128, 512), (196, 256, 1024), (49, 512, 2048)
     )),
@@ -74,29 +78,26 @@ NARROW_PRODUCTS = (
     (8192, 128, 8192),
     (100352, 64, 256),
 )  # fmt: skip
-"""Small and narrow ones, in half precision only: 1x1 convolutions of ResNet-50 and linear layers of
-transformers at batch 2. Which kernel is taken, and how many clusters it has, depends on the shape;
-ResNet-50 at batch 2 once gave NaN at a count at which none of the larger products were wrong."""
 
-SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
-"""The same for fp8 and int8, which need multiples of 16."""
+# The same for fp8 and int8, which need multiples of 16.
+_SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
 
-BATCHED = ((96, 512, 512, 64), (16, 1024, 512, 1024))
-"""Batch, rows, columns, and the length that is summed over."""
+# Batch, rows, columns, and the length that is summed over.
+_BATCHED = ((96, 512, 512, 64), (16, 1024, 512, 1024))
 
 WITH_BIAS = ((12288, 2048, 512), (4096, 768, 768))
 
-CONVOLUTIONS = {
+# Shapes of input and weight, and the stride.
+_CONVOLUTIONS = {
     "3x3": ((16, 64, 56, 56), (64, 64, 3, 3), 1),
     "3x3 of 512": ((16, 512, 7, 7), (512, 512, 3, 3), 1),
     "1x1": ((16, 256, 56, 56), (64, 256, 1, 1), 1),
     "7x7": ((16, 3, 224, 224), (64, 3, 7, 7), 2),
     "depthwise": ((16, 96, 56, 56), (96, 1, 3, 3), 1),
 }
-"""Shapes of input and weight, and the stride."""
 
-ATTENTION = (4, 8, 512, 64)
-"""Batch, heads, tokens, features of a head."""
+# Batch, heads, tokens, features of a head.
+_ATTENTION = (4, 8, 512, 64)
 
 LAYER_NORM = (4096, 1024)
 BATCH_NORM = (16, 128, 28, 28)
@@ -146,16 +147,18 @@ def products(tiny: bool = False) -> list[_LibraryProduct]:
     every_type = ("bf16", "fp16", "fp32", "tf32")
     linear = [
         _LibraryProduct(dtype, kind, shape)
-        for dtypes, shapes in ((every_type, PRODUCTS), (every_type[:2], NARROW_PRODUCTS))
+        for dtypes, shapes in ((every_type, _PRODUCTS), (every_type[:2], _NARROW_PRODUCTS))
         for dtype in dtypes
         for shape in shapes
         for kind in ("forward", "data gradient", "weight gradient")
     ]
-    small = [_LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in SMALL_TYPE_PRODUCTS]
+    small = [
+        _LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in _SMALL_TYPE_PRODUCTS
+    ]
     more = [
         _LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32")
-        for kind, shapes in (("batched", BATCHED), ("bias", WITH_BIAS))
+        for kind, shapes in (("batched", _BATCHED), ("bias", WITH_BIAS))
         for shape in shapes
     ]
     every = [*linear, *small, *more]
@@ -172,10 +175,10 @@ def cut(shape: Shape) -> Shape:
 def product_tolerance(dtype: str, inner: int, columns: int) -> float:
     """Bound on the error of (C v) in one row, for factors and v uniform in [-1, 1].
 
-    An element of C has a standard deviation of sqrt(inner) / 3 and is rounded to `EPSILON`; the
+    An element of C has a standard deviation of sqrt(inner) / 3 and is rounded to `_EPSILON`; the
     errors of a row's elements are independent, so that their sum grows as the root of the columns.
     """
-    return SLACK * EPSILON[dtype] * (inner * columns / 3) ** 0.5
+    return _SLACK * _EPSILON[dtype] * (inner * columns / 3) ** 0.5
 
 
 def wrong_rows(
@@ -226,7 +229,7 @@ def same(
     found: Sequence[ResultFingerprint], wanted: Sequence[ResultFingerprint], dtype: str
 ) -> bool:
     """Whether results are those of the reference, but for the rounding of `dtype`."""
-    bound = SLACK * EPSILON[dtype]
+    bound = _SLACK * _EPSILON[dtype]
     return len(found) == len(wanted) and all(
         f.not_finite == w.not_finite
         and abs(f.weighted - w.weighted) <= bound * w.norm
@@ -235,11 +238,11 @@ def same(
     )
 
 
-POISON = 1 << 27
-"""32-bit NaNs that are freed again before an operation, so that its results lie among them."""
+# 32-bit NaNs that are freed again before an operation, so that its results lie among them.
+_POISON = 1 << 27
 
-SMALL_POISON, SMALL_BLOCKS = 1 << 18, 16
-"""The same for results below 1 MiB, which PyTorch's allocator keeps apart."""
+# The same for results below 1 MiB, which PyTorch's allocator keeps apart.
+_SMALL_POISON, _SMALL_BLOCKS = 1 << 18, 16
 
 
 class _Noise:
@@ -251,7 +254,7 @@ class _Noise:
     def __init__(self, device: str, size: int) -> None:
         self.device = device
         parts = (
-            torch.arange(i, min(i + CHUNK, size), device=device) for i in range(0, size, CHUNK)
+            torch.arange(i, min(i + _CHUNK, size), device=device) for i in range(0, size, _CHUNK)
         )
         self._bank = torch.cat([_hashed(part) for part in parts])
 
@@ -301,8 +304,10 @@ def _poison(device: str) -> None:
     if device == "cpu":
         return
     torch.cuda.empty_cache()
-    blocks = [torch.full((SMALL_POISON,), float("nan"), device=device) for _ in range(SMALL_BLOCKS)]
-    blocks.append(torch.full((POISON,), float("nan"), device=device))
+    blocks = [
+        torch.full((_SMALL_POISON,), float("nan"), device=device) for _ in range(_SMALL_BLOCKS)
+    ]
+    blocks.append(torch.full((_POISON,), float("nan"), device=device))
     del blocks
 
 
@@ -355,7 +360,7 @@ def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
 
 def _dot(matrix: Any, vector: Any) -> Any:
     """Row by row, in float64, a part at a time."""
-    step = max(1, CHUNK // (matrix.numel() // len(matrix)))
+    step = max(1, _CHUNK // (matrix.numel() // len(matrix)))
     vector = vector.expand_as(matrix)
     parts = [slice(i, i + step) for i in range(0, len(matrix), step)]
     return torch.cat([(_wide(matrix[part]) * vector[part]).sum(-1) for part in parts])
@@ -430,7 +435,7 @@ def _input(noise: _Noise, shape: Shape, seed: int, operation: _Operation, wide: 
 def _convolutions() -> Iterator[_Operation]:
     layouts = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
     for dtype in ("bf16", "fp16", "fp32"):
-        for size, (x, w, stride) in CONVOLUTIONS.items():
+        for size, (x, w, stride) in _CONVOLUTIONS.items():
             for layout, memory_format in layouts.items():
                 yield _Operation(
                     f"convolution {dtype} {size} {layout}",
@@ -469,7 +474,7 @@ def _attention() -> Iterator[_Operation]:
         for name, kind in kinds.items():
             if kind is not None:
                 yield _Operation(
-                    f"attention {dtype} {name}", dtype, dtype, (ATTENTION,) * 3,
+                    f"attention {dtype} {name}", dtype, dtype, (_ATTENTION,) * 3,
                     attend(kind), reference=attend(SDPBackend.MATH),
                 )  # fmt: skip
 

@@ -139,8 +139,8 @@ class ContinuousServer(Server):
     def __init__(self, *server: Any, tokens: int, **clock: Any) -> None:
         super().__init__(*server, **clock)
         self._tokens = tokens
+        # When each arrived, and how many tokens it still needs.
         self._joined: list[tuple[float, int]] = []
-        """When each arrived, and how many tokens it still needs."""
 
     def turn(self) -> None:
         """One token for all, or wait for a request."""

@@ -22,8 +22,8 @@ from typing import Any, TextIO
 from harness import torch
 from kernel_power import answering, graph_of, say
 
-MANY = 16
-"""Pairs of the larger graph: fewer launches while the load lasts."""
+# Pairs of the larger graph: fewer launches while the load lasts.
+_MANY = 16
 
 _SIDE = 1024
 _TIMED = 200
@@ -40,7 +40,7 @@ class Load:
         self._source = torch.randn(1 << 24, device="cuda")
         self._copy = torch.empty_like(self._source)
         self._work()
-        self._one, self._many = (graph_of([self._work], units) for units in (1, MANY))
+        self._one, self._many = (graph_of([self._work], units) for units in (1, _MANY))
         for _ in range(3):  # the first ones raise the clock
             begun_s = time.monotonic()
             self.run(_TIMED)
@@ -48,9 +48,9 @@ class Load:
 
     def run(self, units: int) -> None:
         """Do so many units, and wait for them."""
-        for _ in range(units // MANY):
+        for _ in range(units // _MANY):
             self._many.replay()
-        for _ in range(units % MANY):
+        for _ in range(units % _MANY):
             self._one.replay()
         torch.cuda.synchronize()
 
@@ -83,7 +83,7 @@ def _busy(end_s: float, load: Any, now: Callable[[], float]) -> float:
     left = 1
     while (now_s := now()) < end_s and left:
         left = round((end_s - now_s) / load.unit_s)
-        load.run(min(left, MANY))
+        load.run(min(left, _MANY))
     return now_s
 
 

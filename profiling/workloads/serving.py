@@ -33,10 +33,10 @@ from torch import nn
 from torch.nn import functional
 
 BAGS = 8192
-CANDIDATES = 4096
-"""What one request asks for; 8 with `tiny`."""
-NUMBERS, CATEGORIES, WIDTH = 13, 26, 64
-"""Of a candidate, as in Criteo's data: so many numbers, and a row of each of so many tables."""
+# What one request asks for; 8 with `tiny`.
+_CANDIDATES = 4096
+# Of a candidate, as in Criteo's data: so many numbers, and a row of each of so many tables.
+_NUMBERS, _CATEGORIES, _WIDTH = 13, 26, 64
 
 
 class Embedding(nn.Module):
@@ -56,12 +56,12 @@ class _Recommender(nn.Module):
 
     def __init__(self, rows: int) -> None:
         super().__init__()
-        vectors = CATEGORIES + 1
+        vectors = _CATEGORIES + 1
         pairs = [vectors * a + b for a, b in itertools.combinations(range(vectors), 2)]
-        self.table = nn.Embedding(CATEGORIES * rows, WIDTH)
-        self.numbers = _mlp(NUMBERS, 512, 256, WIDTH)
-        self.score = _mlp(WIDTH + len(pairs), 1024, 1024, 512, 256, 1)
-        self.register_buffer("first_rows", torch.arange(CATEGORIES) * rows)
+        self.table = nn.Embedding(_CATEGORIES * rows, _WIDTH)
+        self.numbers = _mlp(_NUMBERS, 512, 256, _WIDTH)
+        self.score = _mlp(_WIDTH + len(pairs), 1024, 1024, 512, 256, 1)
+        self.register_buffer("first_rows", torch.arange(_CATEGORIES) * rows)
         self.register_buffer("pairs", torch.tensor(pairs))
 
     def forward(self, numbers: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -85,8 +85,8 @@ def recommender(tiny: bool, size: int) -> models.Model:
     """Normally distributed numbers, and rows that are all as likely."""
 
     def inputs(batch: int, rows: int) -> models.Inputs:
-        shape = batch, 8 if tiny else CANDIDATES
-        return {"numbers": torch.randn(*shape, NUMBERS), "rows": _rows(rows, *shape, CATEGORIES)}
+        shape = batch, 8 if tiny else _CANDIDATES
+        return {"numbers": torch.randn(*shape, _NUMBERS), "rows": _rows(rows, *shape, _CATEGORIES)}
 
     return models.Model(_Recommender(size), inputs)
 

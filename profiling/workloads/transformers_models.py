@@ -38,8 +38,8 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-STORED_TOKENS = 30_000
-"""Below this: of the vocabulary of every model of texts."""
+# Below this: of the vocabulary of every model of texts.
+_STORED_TOKENS = 30_000
 
 Inputs = dict[str, torch.Tensor]
 
@@ -53,13 +53,13 @@ class Model:
     channels_last: bool = False
 
 
-def bert(tiny: bool, size: int) -> Model:
+def _bert(tiny: bool, size: int) -> Model:
     """BERT base (Devlin et al. 2019), sequence classification."""
     config = hf.BertConfig(num_labels=CLASSES, **(TINY if tiny else {}))
     return Model(hf.BertForSequenceClassification(config), _tokens(config.vocab_size))
 
 
-def albert(tiny: bool, size: int) -> Model:
+def _albert(tiny: bool, size: int) -> Model:
     """ALBERT base v2 (Lan et al. 2020), sequence classification."""
     base: dict[str, Any] = {
         "hidden_size": 768,
@@ -70,13 +70,13 @@ def albert(tiny: bool, size: int) -> Model:
     return Model(hf.AlbertForSequenceClassification(config), _tokens(config.vocab_size))
 
 
-def vit(tiny: bool, size: int) -> Model:
+def _vit(tiny: bool, size: int) -> Model:
     """ViT-B/16 (Dosovitskiy et al. 2021), image classification."""
     config = hf.ViTConfig(image_size=size, num_labels=CLASSES, **(TINY if tiny else {}))
     return Model(hf.ViTForImageClassification(config), _images)
 
 
-def whisper(tiny: bool, size: int) -> Model:
+def _whisper(tiny: bool, size: int) -> Model:
     """Whisper small (Radford et al. 2022): encoder and decoder over 30 s of log-mel frames."""
     width, layers, heads = (32, 2, 2) if tiny else (768, 12, 12)
     frames = 20 if tiny else 1500
@@ -105,7 +105,7 @@ def whisper(tiny: bool, size: int) -> Model:
     return Model(hf.WhisperForConditionalGeneration(config), inputs)
 
 
-def wav2vec2(tiny: bool, size: int) -> Model:
+def _wav2vec2(tiny: bool, size: int) -> Model:
     """Wav2Vec2 base (Baevski et al. 2020) with a CTC head, on normalised waveforms."""
     config = hf.Wav2Vec2Config(**(TINY if tiny else {}))
     return Model(
@@ -114,14 +114,14 @@ def wav2vec2(tiny: bool, size: int) -> Model:
     )
 
 
-def resnet50(tiny: bool, size: int) -> Model:
+def _resnet50(tiny: bool, size: int) -> Model:
     """ResNet-50 (He et al. 2016), channels last."""
     small: dict[str, Any] = {"embedding_size": 8, "hidden_sizes": [8] * 4, "depths": [1] * 4}
     config = hf.ResNetConfig(num_labels=CLASSES, **(small if tiny else {}))
     return Model(hf.ResNetForImageClassification(config), _images, channels_last=True)
 
 
-def mobilenet(tiny: bool, size: int) -> Model:
+def _mobilenet(tiny: bool, size: int) -> Model:
     """MobileNetV2 (Sandler et al. 2018), channels last."""
     # Without TensorFlow's padding, which is worked out in Python for each layer and step.
     config = hf.MobileNetV2Config(
@@ -131,8 +131,13 @@ def mobilenet(tiny: bool, size: int) -> Model:
 
 
 BUILDERS = {
-    builder.__name__: builder
-    for builder in (bert, albert, vit, whisper, wav2vec2, resnet50, mobilenet)
+    "bert": _bert,
+    "albert": _albert,
+    "vit": _vit,
+    "whisper": _whisper,
+    "wav2vec2": _wav2vec2,
+    "resnet50": _resnet50,
+    "mobilenet": _mobilenet,
 }
 
 
@@ -202,7 +207,7 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
     """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
     if args.name in ("bert", "albert"):
-        read = harness.token_reader(args.batch, args.size, STORED_TOKENS, args.seed)
+        read = harness.token_reader(args.batch, args.size, _STORED_TOKENS, args.seed)
     elif args.name in ("vit", "resnet50", "mobilenet"):
         read = harness.image_reader(args.batch, args.size, args.seed)
     else:

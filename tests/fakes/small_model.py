@@ -24,6 +24,7 @@ from advisor_models.model_predictor import HEADS, Head
 from advisor_models.registry import (
     SCHEMA,
     SPLIT,
+    Artefact,
     DatasetFacts,
     LearnerSettings,
     LogBounds,
@@ -32,7 +33,7 @@ from advisor_models.registry import (
     TrainedHead,
     hashes,
     trees_file,
-    write_manifest,
+    write_artefact,
 )
 from advisor_models.registry import UNCAPPED as WITHOUT_LIMITS
 from advisor_training.learners import PriorRegressor, Regressors
@@ -154,7 +155,7 @@ def save_model(folder: Path, speed: bytes | None = None, **changes: Any) -> Path
     files = {**trees(), **({} if speed is None else {SPEED_TREES: speed})}
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    write_manifest(folder, make_manifest(files, **changes))
+    write_artefact(folder, Artefact(make_manifest(files, **changes), {}))
     return folder
 
 

@@ -18,7 +18,14 @@ from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
 from advisor.wire.lists import ModelList
-from advisor_models.registry import BUNDLED, Registry, read_manifest, sha256, write_manifest
+from advisor_models.registry import (
+    BUNDLED,
+    Artefact,
+    Registry,
+    read_manifest,
+    sha256,
+    write_artefact,
+)
 
 ASKED = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
 
@@ -47,7 +54,9 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
         text = json.dumps(evaluation).encode()
         (folder / "evaluation.json").write_bytes(text)
         files["evaluation.json"] = sha256(text)
-    write_manifest(folder, dataclasses.replace(manifest, version=version, files=files))
+    write_artefact(
+        folder, Artefact(dataclasses.replace(manifest, version=version, files=files), {})
+    )
     Registry(home / "models").add(folder)
 
 

@@ -28,7 +28,7 @@ from advisor.launch.overview import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.registry import BUNDLED, Registry, read_artefact, write_manifest
+from advisor_models.registry import BUNDLED, Artefact, Registry, read_artefact, write_artefact
 from advisor_training.evaluation import JobFigures
 
 __all__ = ["browser", "tab", "visit"]
@@ -121,7 +121,9 @@ def _model(folder: Path) -> Path:
     (folder / "evaluation.json").write_bytes(evaluation)
     manifest = read_artefact(BUNDLED).manifest
     files = {**manifest.files, "evaluation.json": hashlib.sha256(evaluation).hexdigest()}
-    write_manifest(folder, dataclasses.replace(manifest, version=VERSION, files=files))
+    write_artefact(
+        folder, Artefact(dataclasses.replace(manifest, version=VERSION, files=files), {})
+    )
     return folder
 
 

@@ -346,11 +346,11 @@ def _errors(data: Data, held_out: HeldOut) -> Errors:
     return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
 
 
-MethodResults: TypeAlias = Mapping[tuple[str, str], _MethodResult]
-"""By protocol and method."""
+# By protocol and method.
+_MethodResults: TypeAlias = Mapping[tuple[str, str], _MethodResult]
 
-LEAST_SPEEDS = (0.4, 0.5)
-"""The default, and "both keep half of their speed"."""
+# The default, and "both keep half of their speed".
+_LEAST_SPEEDS = (0.4, 0.5)
 
 
 Some: TypeAlias = Literal[
@@ -418,7 +418,7 @@ class _LimitRow:
     saved: Interval
 
 
-def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
+def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
@@ -430,7 +430,7 @@ def _choice_rows(data: Data, results: MethodResults) -> Iterator[_ChoiceRow]:
             yield from _rows(data, BY_WORKLOAD, rule, objective, chosen)
 
 
-def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
+def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
     """How far each method is off, for each subset of the rows."""
     limited = data.at_power_limit()
     for (protocol, name), answers in results.items():
@@ -450,7 +450,7 @@ def _error_rows(data: Data, results: MethodResults) -> Iterator[_ErrorRow]:
 
 def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_LimitRow]:
     """One for each minimum speed, and what is to keep it."""
-    for least, kept in itertools.product(LEAST_SPEEDS, get_args(KeptBy)):
+    for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
         chosen = choose(data, results.answers.held_out, asked, POLICY.tie, wanted)
@@ -608,8 +608,8 @@ def _fields(value: Any) -> dict[str, Any]:
 OTHER_GPU = "on another GPU model"
 OTHER_SEEDS = "by workload, other seeds"
 
-SEEDS = tuple(range(1, 10))
-"""Seeds next to that of the model."""
+# Seeds next to that of the model.
+_SEEDS = tuple(range(1, 10))
 
 OnProgress: TypeAlias = Callable[[str, str], None]
 """Takes the protocol and the method after each fit."""
@@ -684,7 +684,7 @@ def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
         return fits
     others = fits_of_others(data.rows)
     fits |= {(OTHER_GPU, OURS): others} if others else {}
-    return fits | {(OTHER_SEEDS, OURS): len(SEEDS) * len(data.rows.jobs)}
+    return fits | {(OTHER_SEEDS, OURS): len(_SEEDS) * len(data.rows.jobs)}
 
 
 def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
@@ -707,7 +707,7 @@ def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
 def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_SeedFigures]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
-    for seed in SEEDS:
+    for seed in _SEEDS:
 
         def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)

@@ -85,9 +85,9 @@ def _beside(rows: Rows, held_out: HeldOut) -> Names:
 
 COVERAGE = 0.9
 
-LEAST_BOUND = 0.01
-"""A bound nearer to the prediction than 1 %, or on the other side of it, counts as this far away
-where it is asked how much further it must be."""
+# A bound nearer to the prediction than 1 %, or on the other side of it, counts as this far away
+# where it is asked how much further it must be.
+_LEAST_BOUND = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,9 @@ def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
         )
     low, high = _ends(known, bounds)
-    ends = np.where(known.values < 0, np.minimum(low, -LEAST_BOUND), np.maximum(high, LEAST_BOUND))
+    ends = np.where(
+        known.values < 0, np.minimum(low, -_LEAST_BOUND), np.maximum(high, _LEAST_BOUND)
+    )
     return known.values / ends, _weights(known)
 
 

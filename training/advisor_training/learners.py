@@ -40,11 +40,11 @@ SEED = 0
 
 
 _BASE, _UTILS, _VALIDATION = cast("Any", base), cast("Any", utils), cast("Any", validation)
+# They have no types.
 _JOBLIB = cast("Any", joblib)
-"""They have no types."""
 
+# Trees learn from features that are missing; another regressor refuses them by itself.
 _TAKES: Mapping[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-"""Trees learn from features that are missing; another regressor refuses them by itself."""
 
 
 def extra_trees(seed: int = SEED) -> Any:
@@ -233,8 +233,8 @@ class Predicted:
         return self.heads["power"][:, 0]
 
 
-PRIOR = 0
-"""Column of the prior in what estimators take."""
+# Column of the prior in what estimators take.
+_PRIOR = 0
 
 Fitted: TypeAlias = Callable[[Rows], Predicted]
 Learner: TypeAlias = Callable[[Rows], Fitted]
@@ -319,7 +319,7 @@ def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     found = learned_from(learner, rows)
     if not len(found.y):
         return SimpleNamespace(predict=_unknown)
-    return PriorRegressor(regressor, PRIOR).fit(found.X, found.y, found.weight)
+    return PriorRegressor(regressor, _PRIOR).fit(found.X, found.y, found.weight)
 
 
 def physical(rows: Rows) -> Fitted:
@@ -543,11 +543,11 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
     )
 
 
-FOLDS = 10
-"""Groups of pairs, each left out once."""
+# Groups of pairs, each left out once.
+_FOLDS = 10
 
-PAPER_PART = 0.7
-"""Part of the rows to learn from where the paper names one ("e.g., 70%", section 5.1)."""
+# Part of the rows to learn from where the paper names one ("e.g., 70%", section 5.1).
+_PAPER_PART = 0.7
 
 SUBSETS = 10
 """Subsets that the paper deals its rows into, and draws from (section 5.1)."""
@@ -656,7 +656,7 @@ def _tenths_of_pairs(rows: Rows) -> list[Draw]:
     """A tenth of the pairs at a time, each with all of its rows."""
     pairs, place = np.unique(rows.pair, return_inverse=True)
     order = np.random.default_rng(SEED).permutation(len(pairs))
-    return folds(np.array([f"fold {number % FOLDS}" for number in order])[place])
+    return folds(np.array([f"fold {number % _FOLDS}" for number in order])[place])
 
 
 BY_WORKLOAD = "by workload"
@@ -707,7 +707,7 @@ PROTOCOLS: Mapping[str, _EvaluationProtocol] = MappingProxyType(
             _EvaluationProtocol(
                 RANDOM_ROWS,
                 "3 of 10 random splits, whatever their pair, as the paper does it",
-                lambda rows: draw_rows(rows, PAPER_PART, PAPER_REPEATS),
+                lambda rows: draw_rows(rows, _PAPER_PART, PAPER_REPEATS),
             ),
         )
     }

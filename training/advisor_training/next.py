@@ -25,8 +25,8 @@ PairUse: TypeAlias = tuple[Use, Use]
 
 HALF_PERCENT = 50.0
 
-LEAST_DISTANCE = 0.01
-"""Of pairs that are no different: what else is said of them then decides."""
+# Of pairs that are no different: what else is said of them then decides.
+_LEAST_DISTANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.
     better pairs (docs/next.md).
     """
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
-    unlike = max(apart, LEAST_DISTANCE) if math.isfinite(apart) else 1.0
+    unlike = max(apart, _LEAST_DISTANCE) if math.isfinite(apart) else 1.0
     return (1 + candidate.asked) * new * unlike
 
 
@@ -194,18 +194,18 @@ def measured_so_far(
 
 StepKind = Literal["check", "profile", "pair"]
 
-PAIR_POINT_S = 7.8
-"""A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
-264.5 GPU-minutes (docs/measurements/pairs.md)."""
+# A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
+# 264.5 GPU-minutes (docs/measurements/pairs.md).
+_PAIR_POINT_S = 7.8
 
 SPLITS, SPLITS_BESIDE_ITSELF = 10, 6
 """Windows of a pair at `nine,uncapped`, and of a job next to itself."""
 
-PROFILE_MINUTES = 80 / 60
-"""A job alone at ten shares: median of 43 sweeps (docs/measurements/profiles.md)."""
+# A job alone at ten shares: median of 43 sweeps (docs/measurements/profiles.md).
+_PROFILE_MINUTES = 80 / 60
 
-CHECK_MINUTES = 133 / 60
-"""63 counts of SMs on an H100 (docs/check.md)."""
+# 63 counts of SMs on an H100 (docs/check.md).
+_CHECK_MINUTES = 133 / 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +266,12 @@ def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
 def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
     if not known.checked:
         why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
-        yield NextStep(kind="check", jobs=(), why=why, minutes=CHECK_MINUTES)
+        yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
     lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
     yield from (
-        NextStep(kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=PROFILE_MINUTES)
+        NextStep(
+            kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=_PROFILE_MINUTES
+        )
         for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job))
     )
 
@@ -301,7 +303,7 @@ def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
 def pair_minutes(jobs: tuple[str, str]) -> float:
     """GPU time of a pair at the nine splits and without limits."""
     splits = SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS
-    return splits * PAIR_POINT_S / 60
+    return splits * _PAIR_POINT_S / 60
 
 
 def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:

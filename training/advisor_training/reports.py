@@ -110,7 +110,7 @@ def to_html(template: str, **values: Any) -> str:
 def to_svg(figure: Figure) -> str:
     """The figure as an SVG element without a background."""
     width_in = 5.4 if figure.wide else 4.6
-    rc_context, canvas_of = matplotlib()
+    rc_context, canvas_of = _matplotlib()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
         canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
         draw(figure, canvas.add_subplot(), SVG_INK)
@@ -160,7 +160,7 @@ def _writing(folder: Path) -> AbstractContextManager[None]:
 
 
 @functools.cache
-def matplotlib() -> tuple[Any, Any]:
+def _matplotlib() -> tuple[Any, Any]:
     """Its `rc_context` and `Figure`, whose types are known in part only.
 
     The list of fonts that it keeps is in our home, not in the folder of the user.
@@ -172,8 +172,8 @@ def matplotlib() -> tuple[Any, Any]:
 
 HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
 
+# Headings of the fractions by `HEADLINE`.
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
-"""Headings of the fractions by `HEADLINE`."""
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:

@@ -88,8 +88,8 @@ from advisor_training.train import (
 POINTS = "points.json"
 """A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""Of points whose moment nobody can read."""
+# Of points whose moment nobody can read.
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,13 +293,13 @@ def by_reason(refused: Iterable[Refused]) -> tuple[RefusedPoints, ...]:
     )
 
 
-WRONG_RESULTS = ("wrong", "differ")
-"""What a part says of its own results where they are not right."""
+# What a part says of its own results where they are not right.
+_WRONG_RESULTS = ("wrong", "differ")
 
 
-FASTEST = 1.3
-"""A job beside another one gets at most so much of the rate that it has alone at that share: the
-bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %."""
+# A job beside another one gets at most so much of the rate that it has alone at that share: the
+# bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %.
+_FASTEST = 1.3
 
 MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
 """What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
@@ -372,7 +372,7 @@ def usable_points(flagged: PointSet) -> PointSet:
 def _doubt(point: PairPoint) -> str | None:
     """The flag of a cross-check, or what a job says of its own results."""
     flag = next((flag for flag in point.flags if flag in DOUBTFUL), None)
-    wrong = (part.job for part in point.parts if part.results in WRONG_RESULTS)
+    wrong = (part.job for part in point.parts if part.results in _WRONG_RESULTS)
     return flag or next((f"results of {job} are not right" for job in wrong), None)
 
 
@@ -386,7 +386,7 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
                 continue
             # At a share below the profile, that at its smallest.
             limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
-            if rate > FASTEST * limit:
+            if rate > _FASTEST * limit:
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
                 yield refuse(point, "impossible", why)
                 break
@@ -511,12 +511,12 @@ def _regret(rows: Rows, of_test: HeldOut) -> float:
 FigureName: TypeAlias = Literal["error", "regret"]
 FIGURES: tuple[FigureName, ...] = ("error", "regret")
 
-LEAST_JOBS = 4
-"""Of a group that decides: drawing again from three jobs hardly ever shows another sign."""
+# Of a group that decides: drawing again from three jobs hardly ever shows another sign.
+_LEAST_JOBS = 4
 
-LEAST_PAIRS = 6
-"""The same: five pairs that do not hang together have one sign in one case of 16 by chance, which
-is above the 5 % that the interval leaves out, and six in one of 32."""
+# The same: five pairs that do not hang together have one sign in one case of 16 by chance, which
+# is above the 5 % that the interval leaves out, and six in one of 32.
+_LEAST_PAIRS = 6
 
 ALL, NEWEST = "all", "newest"
 
@@ -587,7 +587,7 @@ def _compared(
         gain_percent=rounded_percent(gain.value),
         low_percent=rounded_percent(gain.low),
         high_percent=rounded_percent(gain.high),
-        decides=jobs >= LEAST_JOBS and len(set(pairs)) >= LEAST_PAIRS,
+        decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
     )
 
 
@@ -621,10 +621,10 @@ def _words(one: ComparedFigure) -> str:
 
 
 HALF_LIFE_DAYS = 30.0
-LEAST_WEIGHT = 0.25
-"""A measurement counts half as much after a month, and never less than a quarter: drivers,
-libraries and jobs change, and a new point says more of today. In simulated quarters rates are
-wrong by 6 % less so, and as much where nothing changes (quarter/ages.py at 4efadd9f)."""
+# A measurement counts half as much after a month, and never less than a quarter: drivers,
+# libraries and jobs change, and a new point says more of today. In simulated quarters rates are
+# wrong by 6 % less so, and as much where nothing changes (quarter/ages.py at 4efadd9f).
+_LEAST_WEIGHT = 0.25
 
 OnStage: TypeAlias = Callable[[str], OnFold | None]
 """Takes the name of a stage that begins; what it returns is called after each fit."""
@@ -649,11 +649,11 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
     """What rows count by their age, measured from the newest of them; shape (n,)."""
     begun: dict[tuple[str, ...], datetime] = {}
     for point in points.pairs:
-        key, at = measurement_of(point), _moment_of(point, LONG_AGO)
+        key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
         begun[key] = min(begun.get(key, at), at)
     at = [begun[key] for key in measurements(rows)]
     days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
-    return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), LEAST_WEIGHT)
+    return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
 
 
 def train_challenger(

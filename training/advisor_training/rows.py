@@ -187,26 +187,26 @@ def _median_of(points: Sequence[SoloPoint], column: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
-"""nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
-that add up to the whole GPU, next to the nine. over-subscribed: shares of more than the GPU, such
-as 70/70. other: shares of less than it."""
+# nine: the nine splits of the pair, in steps of 10 or at safe counts. grid: exact counts of units
+# that add up to the whole GPU, next to the nine. over-subscribed: shares of more than the GPU, such
+# as 70/70. other: shares of less than it.
+_SplitKind = Literal["nine", "grid", "over-subscribed", "other", "uncapped", "time-sliced"]
 
-KINDS: tuple[SplitKind, ...] = get_args(SplitKind)
+KINDS: tuple[_SplitKind, ...] = get_args(_SplitKind)
 
-LARGEST_GAP = 0.25
-"""Part of the nine splits that may be missing, left out for a flag, before a pair is left out."""
+# Part of the nine splits that may be missing, left out for a flag, before a pair is left out.
+_LARGEST_GAP = 0.25
 
-LEAST_ON_A_SIDE = 2
-"""Splits with the larger share for one job, and for the other. Any seven of the nine in steps of 10
-have them; what flags leave of a finer grid around the best split may not."""
+# Splits with the larger share for one job, and for the other. Any seven of the nine in steps of 10
+# have them; what flags leave of a finer grid around the best split may not.
+_LEAST_ON_A_SIDE = 2
 
-LEAST_USED = 0.75
-"""Part of the units that a split of the nine uses at least. The safe counts nearest to 30/70 on an
-H100, 34 and 70 SMs, use 79 % of them."""
+# Part of the units that a split of the nine uses at least. The safe counts nearest to 30/70 on an
+# H100, 34 and 70 SMs, use 79 % of them.
+_LEAST_USED = 0.75
 
 
-def kinds_of(points: Sequence[PairPoint]) -> list[SplitKind]:
+def kinds_of(points: Sequence[PairPoint]) -> list[_SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
     groups = {
         key: {split_of(point) for point in found if uses_the_gpu(point)}
@@ -235,8 +235,8 @@ def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
     sides = sum(own < other for own, other in shares), sum(own > other for own, other in shares)
     return (
         EQUAL in present
-        and len(present) >= how_many(beside_itself=beside_itself) * (1 - LARGEST_GAP)
-        and (beside_itself or min(sides) >= LEAST_ON_A_SIDE)
+        and len(present) >= how_many(beside_itself=beside_itself) * (1 - _LARGEST_GAP)
+        and (beside_itself or min(sides) >= _LEAST_ON_A_SIDE)
     )
 
 
@@ -270,10 +270,10 @@ def uses_the_gpu(point: PairPoint) -> bool:
         return False
     units, total = [part.units or 0 for part in point.parts], point.units_total
     used = sum(units) / total if total and all(units) else sum(point.shares_percent) / 100
-    return LEAST_USED <= used <= 1
+    return _LEAST_USED <= used <= 1
 
 
-def _by_itself(point: PairPoint) -> SplitKind:
+def _by_itself(point: PairPoint) -> _SplitKind:
     """The kind of a point without a look at the others of its run."""
     if (sharing := _sharing(point)) != "limited":
         return sharing
@@ -302,8 +302,8 @@ DISTURBED = (
 """Why a measurement on a disturbed host is left out."""
 
 
-NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
-"""Why a measurement whose best split would be no oracle is left out."""
+# Why a measurement whose best split would be no oracle is left out.
+_NOT_FULL = "without 50/50, or with too few of the nine splits in one run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +325,7 @@ class Measurement:
     run: str
     points: int
     exclusive: SplitResult
-    splits: Mapping[SplitKind, ResultsBySplit]
+    splits: Mapping[_SplitKind, ResultsBySplit]
     repeats: tuple[ResultsBySplit, ...]
     observed: bool = False
 
@@ -349,18 +349,9 @@ class Measurement:
         """
         return self.splits["nine"]
 
-    @property
-    def equal(self) -> SplitResult:
-        """At 50/50.
-
-        Raises:
-            KeyError: that split is missing, as it may where the measurement is not full.
-        """
-        return self.nine[EQUAL]
-
 
 BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
-    "equal": lambda m: m.equal,
+    "equal": lambda m: m.nine[EQUAL],
     "uncapped": lambda m: next(iter(m.splits["uncapped"].values()), None),
     "time-sliced": lambda m: next(iter(m.splits["time-sliced"].values()), None),
     "exclusive": lambda m: m.exclusive,
@@ -375,11 +366,6 @@ class MeasuredPair:
     jobs: tuple[str, str]
     gpu_model: str
     measurements: tuple[Measurement, ...]
-
-    @property
-    def main(self) -> Measurement:
-        """The one that stands for the pair, with its own nine; the others tell the noise."""
-        return self.measurements[0]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -418,7 +404,7 @@ def make_pairs(
         if isinstance(made, str):
             left_out[made] += len(group)
         elif full and not made.is_full:
-            left_out[NOT_FULL] += len(group)
+            left_out[_NOT_FULL] += len(group)
         else:
             pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
     return (
@@ -448,7 +434,7 @@ def _measurement(
             return DISTURBED
         solos.append(solo)
     kinds = kinds_of(group)
-    of_kinds: dict[SplitKind, list[PairPoint]] = {
+    of_kinds: dict[_SplitKind, list[PairPoint]] = {
         k: [point for point, kind in zip(group, kinds, strict=True) if kind == k] for k in KINDS
     }
     repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
@@ -493,8 +479,8 @@ def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> Spli
 
 Names = npt.NDArray[np.str_]
 
-LEARNED_KINDS: tuple[SplitKind, ...] = ("nine", "uncapped")
-"""Kinds of split that are learned from; nine: in steps of 10 or at safe counts."""
+# Kinds of split that are learned from; nine: in steps of 10 or at safe counts.
+_LEARNED_KINDS: tuple[_SplitKind, ...] = ("nine", "uncapped")
 
 SOME = "some"
 """Kind of rows at those of the nine splits of a measurement that are too few for an oracle: they
@@ -653,8 +639,8 @@ def with_profiles(
             yield replace(pair, measurements=within)
 
 
-def _splits(m: Measurement) -> list[tuple[SplitKind, Split]]:
-    return [(kind, split) for kind in LEARNED_KINDS for split in m.splits[kind]]
+def _splits(m: Measurement) -> list[tuple[_SplitKind, Split]]:
+    return [(kind, split) for kind in _LEARNED_KINDS for split in m.splits[kind]]
 
 
 def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any]:

@@ -60,8 +60,8 @@ from advisor_training.rows import (
 
 DRAWS = 1000
 
-OUTSIDE = 0.025
-"""Part of the draws below an interval, and above it."""
+# Part of the draws below an interval, and above it.
+_OUTSIDE = 0.025
 
 
 class Resamples:
@@ -94,12 +94,12 @@ class Resamples:
 
 
 def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
-    low, high = np.quantile(drawn, (OUTSIDE, 1 - OUTSIDE))
+    low, high = np.quantile(drawn, (_OUTSIDE, 1 - _OUTSIDE))
     return Interval(value, float(low), float(high))
 
 
-NOISE_QUANTILE = 0.95
-"""Part of the differences between two takes that is smaller than what is called the noise."""
+# Part of the differences between two takes that is smaller than what is called the noise.
+_NOISE_QUANTILE = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class Ceiling:
     noise_percent: float
 
 
+# UUID of the GPU, and the results of one take.
 _Take: TypeAlias = tuple[str, ResultsBySplit]
-"""UUID of the GPU, and the results of one take."""
 
 
 def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
@@ -159,7 +159,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
         median_percent=100 * statistics.median(scores),
         p10_percent=100 * float(np.quantile(scores, 0.1)),
         worst_percent=100 * min(scores),
-        noise_percent=100 * float(np.quantile(changes, NOISE_QUANTILE)),
+        noise_percent=100 * float(np.quantile(changes, _NOISE_QUANTILE)),
     )
 
 
@@ -344,8 +344,8 @@ def rounded_percent(part: float | np.floating) -> float:
     return round(100 * float(part), 3)
 
 
-LOW_END = 0.95
-"""Chance with which the low end of an interval is exceeded."""
+# Chance with which the low end of an interval is exceeded.
+_LOW_END = 0.95
 
 
 def speed_around(
@@ -364,8 +364,8 @@ def speed_around(
     return Interval(*possible_speeds(profiles[part], speeds)[:, 0].tolist())
 
 
-NO_BOUNDS: Strata = {SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)}
-"""Every speed is what is expected."""
+# Every speed is what is expected.
+_NO_BOUNDS: Strata = {SPLIT: LogBounds(0.0, 0.0), UNCAPPED: LogBounds(0.0, 0.0)}
 
 
 def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, str]) -> Strata:
@@ -388,8 +388,8 @@ CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 
 KeptBy = Literal["as advised", "low end", "expected"]
 
-ChoiceKey = tuple[str, int]
-"""What was left out, and the number of the measurement."""
+# What was left out, and the number of the measurement.
+_ChoiceKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +479,7 @@ def choose(
 
 
 def choose_by_rule(
-    data: Data, keys: Iterable[ChoiceKey], rule: str, question: ChoiceQuestion
+    data: Data, keys: Iterable[_ChoiceKey], rule: str, question: ChoiceQuestion
 ) -> list[Choice]:
     """What a rule of `RULES` chooses of the same measurements as `choose`, so that both compare.
 
@@ -490,7 +490,7 @@ def choose_by_rule(
     return [choice for choice in found if choice]
 
 
-def keys_of(choices: Iterable[Choice]) -> list[ChoiceKey]:
+def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
     """What the choices are of."""
     return [(choice.left_out, choice.number) for choice in choices]
 
@@ -519,14 +519,14 @@ takes."""
 
 def _expected(
     data: Data, held_out: HeldOut, question: ChoiceQuestion
-) -> Iterator[tuple[ChoiceKey, dict[str, Prediction]]]:
+) -> Iterator[tuple[_ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
     every = np.ones(len(data.rows), dtype=bool)
     for key, its in held_out.by_measurement(data.rows, every):
         if not data.measurements[key[1]].is_full:
             continue
         profiles = data.profiles_of(data.measurements[key[1]])
-        bounds = NO_BOUNDS
+        bounds = _NO_BOUNDS
         if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
         named = (
@@ -558,7 +558,7 @@ def _prediction(
 
 def _pick(
     data: Data,
-    key: ChoiceKey,
+    key: _ChoiceKey,
     options: Mapping[str, Prediction],
     question: ChoiceQuestion,
     tie: float,
@@ -570,7 +570,7 @@ def _pick(
     profiles = data.profiles_of(data.measurements[key[1]])
     limits = Request(policy=Policy(min_speed=question.min_speed, p99_times_alone=0.0))
     if question.kept == "low end":
-        limits = replace(limits, policy=replace(limits.policy, chance=LOW_END))
+        limits = replace(limits, policy=replace(limits.policy, chance=_LOW_END))
     allowed = {
         name: option
         for name, option in options.items()
@@ -589,7 +589,7 @@ def _pick(
     return next(name for name, option in allowed.items() if option is chosen)
 
 
-def _scored(data: Data, key: ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
+def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) -> Choice | None:
     """The choice of a way, None where it was not measured or nothing is worth anything."""
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)

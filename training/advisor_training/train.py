@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-ADDED = (0, 2, 5, 10, MOST_PAIRS)
-"""Pairs of the new GPU model that are learned from next to the others."""
+# Pairs of the new GPU model that are learned from next to the others.
+_ADDED = (0, 2, 5, 10, MOST_PAIRS)
 
 DRAWS = 5
 """How often each number of pairs is drawn."""
@@ -182,7 +182,7 @@ def add_pairs(
     pairs = np.unique(rows.pair[mask])
     random = np.random.default_rng(SEED)
     orders = [random.permutation(pairs) for _ in range(DRAWS)]
-    for count in (n for n in ADDED if n < len(pairs)):
+    for count in (n for n in _ADDED if n < len(pairs)):
         found: list[HeldOut] = []
         for number, order in enumerate(orders[:1] if count == 0 else orders, 1):
             tested = mask & ~np.isin(rows.pair, order[:count])
@@ -197,7 +197,7 @@ def fits(rows: Rows) -> int:
     count = 0
     for name in gpu_models(rows):
         mask = rows.gpu_model == name
-        added = [n for n in ADDED if 0 < n < len(np.unique(rows.pair[mask]))]
+        added = [n for n in _ADDED if 0 < n < len(np.unique(rows.pair[mask]))]
         count += len(rows.take(~mask).jobs) + 1 + len(added) * DRAWS
     return count
 
@@ -290,8 +290,8 @@ def _is_enough(rows: Rows, mask: Mask) -> bool:
 LIBRARIES = ("numpy", "scikit-learn")
 """What the trees hang on."""
 
-LARGEST_DIFFERENCE = 1e-12
-"""Between the logarithms of the file and of scikit-learn, which adds up in another order."""
+# Between the logarithms of the file and of scikit-learn, which adds up in another order.
+_LARGEST_DIFFERENCE = 1e-12
 
 
 def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
@@ -300,17 +300,17 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
     `fitted` are the estimators of the heads.
 
     Raises:
-        ModelError: it does not, by more than `LARGEST_DIFFERENCE`.
+        ModelError: it does not, by more than `_LARGEST_DIFFERENCE`.
     """
     regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
     found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
     for name, data in found.items():
         (by_file,) = Forest(read_trees(name, data, asked[name].shape[1]))(asked[name])
         largest = float(np.abs(by_file - regressors[name].predict(asked[name])).max())
-        if largest > LARGEST_DIFFERENCE:
+        if largest > _LARGEST_DIFFERENCE:
             raise ModelError(
                 f"{trees_file(name)} differs from scikit-learn by {largest:.2g}",
-                why=f"up to {LARGEST_DIFFERENCE:g} of a logarithm is rounding",
+                why=f"up to {_LARGEST_DIFFERENCE:g} of a logarithm is rounding",
                 fix="report this, with the version of scikit-learn",
             )
     return {trees_file(name): data for name, data in found.items()}

@@ -20,7 +20,7 @@ from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
 from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
-from advisor.validity.safe_counts import Safety, moved_text
+from advisor.validity.safe_counts import Safety, moved_text, safe_solo_shares
 from advisor.wire.answers import Tabular
 from advisor_cli.console import REPLAY, AllowUnsafe, job_names, plain_console, say
 from advisor_cli.measure.testbeds import (
@@ -42,7 +42,7 @@ from advisor_profiling.campaign.campaign import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.campaign.plan import check_asked_shares, counts_on, default_shares
+from advisor_profiling.campaign.plan import check_asked_shares, counts_on
 from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
 from advisor_profiling.window import Clock, rules_for
@@ -403,6 +403,7 @@ def _shares(
     if shares := asked.shares_on(testbed.gpu, testbed.mode):
         check_asked_shares(shares, job, safety)
         return shares
-    if moved := moved_text([share.percent for share in DEFAULT_SHARES], safety):
+    wanted = [share.percent for share in DEFAULT_SHARES]
+    if moved := moved_text(wanted, safety):
         console.print(moved, highlight=False)
-    return default_shares(DEFAULT_SHARES, safety)
+    return tuple(map(Share, safe_solo_shares(wanted, safety)))

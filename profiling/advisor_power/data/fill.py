@@ -164,6 +164,7 @@ def _shift(_: np.random.Generator, values: Float32s, by: float) -> Float32s:
         return values + np.float32(by)
 
 
+# By name: (random, shape, arguments) -> values.
 _SOURCES: dict[str, Callable[..., Float32s]] = {
     "normal": _normal,
     "uniform": _uniform,
@@ -172,8 +173,8 @@ _SOURCES: dict[str, Callable[..., Float32s]] = {
     "zeros": functools.partial(_constant, value=0.0),
     "ones": functools.partial(_constant, value=1.0),
 }
-"""By name: (random, shape, arguments) -> values."""
 
+# By name: (random, values, arguments) -> values.
 _ARRANGED: dict[str, Callable[..., Float32s]] = {
     "sort": _sort,
     "sparse": functools.partial(_replaced, value=0.0),
@@ -183,7 +184,6 @@ _ARRANGED: dict[str, Callable[..., Float32s]] = {
     "shift": _shift,
     "permute": _permute,
 }
-"""By name: (random, values, arguments) -> values."""
 
 BYTES_LIMIT = 1 << 31
 """Of a tensor that fills a matrix: all of it is hashed."""
@@ -260,8 +260,8 @@ def _with_hash(source: Call, sha256: str) -> Call:
     return Call(source.name, (*others, f'sha256="{sha256}"'))
 
 
+# Of one matrix: 1 GiB of float32.
 _ELEMENTS_LIMIT = 1 << 28
-"""Of one matrix: 1 GiB of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -361,8 +361,8 @@ def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
 
 _STRETCH = 512  # neighbouring elements of a line, along the contraction
 _ELEMENTS = 1 << 18  # of each operand that are looked at, each with the one beside it
+# Bits behind the leading one.
 _SIGNIFICANDS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10, "fp8": 3, "fp8_e5m2": 2}
-"""Bits behind the leading one."""
 
 _DROPPED = {"tf32": 13}  # lowest bits of the stored number that the tensor core does not see
 

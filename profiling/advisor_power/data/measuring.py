@@ -54,8 +54,8 @@ from advisor_profiling.window import (
     rules_for,
 )
 
-ProductShape: TypeAlias = tuple[int, int, int]
-"""m, n, k: A is m by k, B is k by n."""
+# m, n, k: A is m by k, B is k by n.
+_ProductShape: TypeAlias = tuple[int, int, int]
 
 _INT8_LEAST_M = 17
 
@@ -70,7 +70,7 @@ class InputCase:
     """
 
     operands: str
-    shape: ProductShape
+    shape: _ProductShape
     dtype: str
     work: str = "product"
 
@@ -89,7 +89,7 @@ class InputCase:
         return f"{self.operands} {m}x{n}x{k} {self.dtype}"
 
 
-def case_of(operands: str, shape: ProductShape, dtype: str) -> InputCase:
+def case_of(operands: str, shape: _ProductShape, dtype: str) -> InputCase:
     """A case that can be computed, by its canonical text."""
     text = str(pinned(parse_operands(operands)))
     m, n, k = shape
@@ -111,7 +111,7 @@ def case_of(operands: str, shape: ProductShape, dtype: str) -> InputCase:
     return InputCase(operands=text, shape=shape, dtype=dtype)
 
 
-def parse_shape(text: str) -> ProductShape:
+def parse_shape(text: str) -> _ProductShape:
     """m, n, k of `MxNxK` or `M,N,K`.
 
     Raises:
@@ -283,8 +283,8 @@ class InputPower:
         }
 
 
+# In the advisor's home.
 _INPUTS_FOLDER = "inputs"
-"""In the advisor's home."""
 
 
 def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
@@ -326,7 +326,7 @@ def _result(line: bytes) -> InputPower:
     return read(InputPower, line)
 
 
-def reference_for(shape: ProductShape, dtype: str) -> InputCase:
+def reference_for(shape: _ProductShape, dtype: str) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
     operands = str(next(iter(USUAL.pairs(dtype).values())))
     return InputCase(operands=operands, shape=shape, dtype=dtype)
@@ -433,8 +433,8 @@ def fill_case(case: InputCase, stem: Path) -> Matrices:
     )
 
 
+# Each case with its matrices, in order.
 _Fill = Callable[[Iterable[InputCase]], Generator[tuple[InputCase, Future[Matrices]]]]
-"""Each case with its matrices, in order."""
 
 
 @contextmanager
@@ -468,14 +468,13 @@ def filled(case: InputCase, future: Future[Matrices]) -> Matrices:
     Raises:
         InputError: they cannot be made.
     """
-    try:
+    with InputError.instead_of(
+        BrokenExecutor,
+        f"the process that fills the matrices of {case} was killed",
+        why="perhaps by the kernel, for lack of memory",
+        fix="take a smaller --shape",
+    ):
         return future.result()
-    except BrokenExecutor as error:
-        raise InputError(
-            f"the process that fills the matrices of {case} was killed",
-            why="perhaps by the kernel, for lack of memory",
-            fix="take a smaller --shape",
-        ) from error
 
 
 class RefusedError(JobError):

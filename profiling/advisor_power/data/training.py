@@ -53,8 +53,8 @@ _Points: TypeAlias = Sequence[InputPoint]
 FittedPower: TypeAlias = Callable[[_Points], Floats]
 """Expected power of points, W; shape (points,). It looks at no measured power."""
 _PowerLearner: TypeAlias = Callable[[_Points], FittedPower]
+# Called after each group with its name, how many are done, and of how many.
 _OnGroup = Callable[[str, int, int], None]
-"""Called after each group with its name, how many are done, and of how many."""
 
 _LEAST_POINTS = 8  # of a type: fewer say nothing about its features
 

@@ -68,16 +68,16 @@ from advisor_power.sensor.analysis import level_times, window_parts
 from advisor_profiling.window import FEWEST_READINGS
 from advisor_profiling.window import Clock as LiveClock
 
+# Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements).
 _MOST_OF_LIMIT = 1.6
-"""Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements)."""
 
+# Part by which curve and energy counter may differ.
 _MOST_DIFFER = 0.03
-"""Part by which curve and energy counter may differ."""
 
 
+# Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
+# begins within a bin sees of that would be taken for a difference between bins.
 _PARTS = 4
-"""Of each bin, in which power is taken as constant: in whole bins it is not, and what a window that
-begins within a bin sees of that would be taken for a difference between bins."""
 
 _DELAYS = 8  # of those within the spread, how many are looked at
 _LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
@@ -213,12 +213,12 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
     return basis @ (weight * right), noise * (basis * weight) @ basis.T
 
 
+# With fewer runs a curve would show single runs, not the operation.
 _LEAST_GOLDEN = 20
-"""With fewer runs a curve would show single runs, not the operation."""
 
 
+# FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin.
 _TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
-"""FinGraV, Table I: up to which execution time, ms, how many runs and which `golden` margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +258,8 @@ def golden(times_ms: Sequence[float], margin: float) -> _Golden:
     return _Golden(tuple(members), low, high, len(ordered) - len(members))
 
 
-STEADY_WITHIN = 0.01
-"""Two run lengths whose power differs by less than this part are the same."""
+# Two run lengths whose power differs by less than this part are the same.
+_STEADY_WITHIN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
         for length in (short, long):
             if length not in tried:
                 tried[length] = power_w(length)
-        return abs(tried[short] - tried[long]) <= STEADY_WITHIN * abs(tried[long])
+        return abs(tried[short] - tried[long]) <= _STEADY_WITHIN * abs(tried[long])
 
     length = start
     while not agree(length, 2 * length):
@@ -371,8 +371,8 @@ def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> 
     return Estimate(sum(inside) / len(inside), min(inside), max(inside))
 
 
-LOOKED_AT_S = 0.05
-"""Stretch of settled power, once the operation before has left the sensor."""
+# Stretch of settled power, once the operation before has left the sensor.
+_LOOKED_AT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,7 +435,7 @@ def analyse(
             curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
             if not isinstance(difference, str):
                 difference = replace(difference, curve_j=None, differ=None)
-    settled_s = channel.settle_s, channel.settle_s + LOOKED_AT_S
+    settled_s = channel.settle_s, channel.settle_s + _LOOKED_AT_S
     sse_w = curve and _execution_power(curve, runs, sse)
     ssp_w = None
     if (first := found.ssp_execution) is not None:
@@ -579,7 +579,7 @@ BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a ti
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
 
 _LEAST_READINGS = 6
-_CERTAIN_WITHIN = STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
+_CERTAIN_WITHIN = _STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
 _MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 
 _FRESH = "remove it, or measure again with --fresh"
@@ -608,8 +608,8 @@ class _Head:
     found: _RunLengths
 
 
+# Makes a run of so many executions.
 _RunOf = Callable[[int], Run]
-"""Makes a run of so many executions."""
 
 
 def measure_operation(
@@ -704,7 +704,7 @@ def _run_lengths(
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
-        run_s = channel.settle_s + LOOKED_AT_S + late_s
+        run_s = channel.settle_s + _LOOKED_AT_S + late_s
         executions = max(shortest_run(execution_s, channel.smear_s), math.ceil(run_s / execution_s))
         return _RunLengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None

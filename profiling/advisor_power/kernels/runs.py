@@ -40,8 +40,8 @@ from advisor_power.sensor.trace import MEMORY
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
 from advisor_profiling.window import CounterTick, next_tick
 
+# Student's t for 95 %, by degrees of freedom from 1 on.
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Student's t for 95 %, by degrees of freedom from 1 on."""
 
 
 STANDARD_ERRORS_95 = 1.96
@@ -333,8 +333,8 @@ def _in_run(run: Run, delay_s: float) -> list[tuple[float, PowerReading]]:
     return [(reading.at_s - start_s, reading) for reading in run.readings]
 
 
+# The sensor is asked every 0.3 ms, so when a reading changed is not known better than this.
 _FINEST_MS = 0.5
-"""The sensor is asked every 0.3 ms, so when a reading changed is not known better than this."""
 
 
 LEAD_S = 0.1  # of the operation before each run: several windows of the sensor
@@ -782,8 +782,8 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     )
 
 
+# Of an operation; others have m alone.
 _SIZES = {"gemm": "mnk", "gemv": "mk", "all-gather": ("bytes",), "all-reduce": ("bytes",)}
-"""Of an operation; others have m alone."""
 
 
 _NAMED = 12  # how many of many measured kernels a message names

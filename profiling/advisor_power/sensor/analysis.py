@@ -174,18 +174,18 @@ class Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
 
 
+# Of those within the spread, how many are looked at.
 _DELAYS = 9
-"""Of those within the spread, how many are looked at."""
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
+# Of window, delay and spread: a longer window is much like a longer delay.
 _MOVES = (
     *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
     (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
 )  # fmt: skip
-"""Of window, delay and spread: a longer window is much like a longer delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,8 +615,8 @@ def _ratio(
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
 
 
+# Around the moment at which a flat load begins; after it the sensor has time to settle, too.
 _BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
-"""Around the moment at which a flat load begins; after it the sensor has time to settle, too."""
 
 
 def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:

@@ -26,8 +26,8 @@ from advisor_profiling.telemetry import nvml
 from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
 from advisor_profiling.testbed import strangers
 
-POLL_S = 0.0003
-"""Asking for power takes some tens of microseconds; readings change every tens of milliseconds."""
+# Asking for power takes some tens of microseconds; readings change every tens of milliseconds.
+_POLL_S = 0.0003
 
 _END_S = 10.0
 
@@ -49,15 +49,15 @@ def end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
         process.wait()
 
 
+# Number and scope of each power channel.
 _FIELDS = {
     INSTANT: (nvml.INSTANT, nvml.GPU),
     AVERAGE: (nvml.AVERAGE, nvml.GPU),
     MEMORY: (nvml.AVERAGE, nvml.MEMORY),
 }
-"""Number and scope of each power channel."""
 
+# Given the time, s: the new lines.
 _Poll = Callable[[float], list[list[Any]]]
-"""Given the time, s: the new lines."""
 
 LATE_S = 0.003
 """Where the look before was so long before the reading, nobody knows when that changed."""
@@ -91,8 +91,8 @@ def main() -> None:
     uuid, file, role = sys.argv[1:]
     with nvml_session():
         polls = {
-            "bursts": lambda: (burst_poll(NvmlSource(uuid)), POLL_S, 0.0),
-            "power": lambda: (_power(uuid), POLL_S, _FLUSH_S),
+            "bursts": lambda: (burst_poll(NvmlSource(uuid)), _POLL_S, 0.0),
+            "power": lambda: (_power(uuid), _POLL_S, _FLUSH_S),
             "state": lambda: (_state(uuid), 0.001, _FLUSH_S),
         }
         poll, interval_s, flush_s = polls[role]()

@@ -352,15 +352,12 @@ class Reporter(Protocol):
 
     def phase(self, text: str) -> None:
         """Something begins that takes a while."""
-        ...
 
     def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
         """A point was measured and written."""
-        ...
 
     def failure(self, failure: Failure) -> None:
         """A window failed for good."""
-        ...
 
 
 class RetryLimit:

@@ -36,8 +36,8 @@ from advisor_profiling.campaign.plan import (
 from advisor_profiling.testbed import Mode, Testbed
 from advisor_profiling.window import Target, WindowRules, pair_mode, part_alone
 
-WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
-"""What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat."""
+# What makes a window the one that was wanted: jobs, hashes and shares; mode; repeat.
+_WindowKey = tuple[tuple[tuple[str, str | None, float], ...], str, int]
 
 
 def left_to_measure(
@@ -55,14 +55,14 @@ def left_to_measure(
     The points are those of the same run, of any card; `beside` are windows of the plan on a testbed
     of another mode, each with that mode: with and without limits a pair is compared as well.
     """
-    cards: defaultdict[str, set[WindowKey]] = defaultdict(set)
+    cards: defaultdict[str, set[_WindowKey]] = defaultdict(set)
     for point in points:
         if point.gpu_model == gpu.model and "failed" not in point.flags:
             parts = point.parts if isinstance(point, PairPoint) else (part_alone(point),)
             slots = tuple((part.job, part.job_hash, part.share_percent) for part in parts)
             cards[point.gpu_uuid].add((slots, point.mode, point.repeat))
     targets = [target for block in blocks for target in block.targets]
-    others: defaultdict[tuple[str, ...], set[WindowKey]] = defaultdict(set)
+    others: defaultdict[tuple[str, ...], set[_WindowKey]] = defaultdict(set)
     for other, target in beside:
         others[target.jobs].add(_key(target, other))
     done: set[Target] = set()
@@ -70,9 +70,9 @@ def left_to_measure(
         keys = {target: _key(target, mode) for target in group}
         wanted = {*keys.values(), *others.get(names, ())}
         whole = len(names) > 1 and any(found >= wanted for found in cards.values())
-        here = cards.get(gpu.uuid, set[WindowKey]())
+        here = cards.get(gpu.uuid, set[_WindowKey]())
         done |= {target for target, key in keys.items() if whole or key in here}
-    known = set[WindowKey]().union(*cards.values())
+    known = set[_WindowKey]().union(*cards.values())
     left = remaining(blocks, done)
     # A block whose pairs are done needs no windows of jobs alone that another card has.
     return [
@@ -82,13 +82,13 @@ def left_to_measure(
     ]
 
 
-def _key(target: Target, mode: str) -> WindowKey:
+def _key(target: Target, mode: str) -> _WindowKey:
     slots = tuple((r.job.name, r.job.job_hash, r.share.percent) for r in target.specs)
     return slots, pair_mode(mode, target) if len(slots) > 1 else mode, target.repeat
 
 
+# The testbed without MPS, on which pairs are time-sliced.
 _WITHOUT: Mode = "uncapped"
-"""The testbed without MPS, on which pairs are time-sliced."""
 
 OpenTestbed = Callable[[Mode | None], AbstractContextManager[Testbed]]
 

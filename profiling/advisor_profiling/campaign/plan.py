@@ -58,7 +58,6 @@ from advisor.validity.safe_counts import (
     avoided_texts,
     check_share,
     check_split,
-    safe_solo_shares,
     safe_splits,
 )
 from advisor_data.known import checked_counts
@@ -224,13 +223,12 @@ def write_set(members: JobSet) -> str:
 BoundBy = Literal["compute", "memory", "launch"]
 PairNames = tuple[str, str]
 
+# Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
+# gaps; from it on in DRAM activity two jobs together ask for more than the memory interface has.
+# "Energy-efficient GPU SM allocation" (table 1) parts its workloads at 50 % of both as well, and so
+# does `advisor_training.rows`, by the same counters. On an H200 no job is near: 47 % and
+# 76 % are the nearest in SM activity, 45 % and 51 % in DRAM activity.
 _HALF_PERCENT = 50
-"""Below it in SM activity a GPU idles most of the time, so two such jobs fit into each other's
-gaps; from it on in DRAM activity two jobs together ask for more than the memory interface has.
-"Energy-efficient GPU SM allocation" (table 1) parts its workloads at 50 % of both as well, and so
-does `advisor_training.rows`, by the same counters. On an H200 no job is near: 47 % and
-76 % are the nearest in SM activity, 45 % and 51 % in DRAM activity.
-"""
 
 
 def kind_of(points: Iterable[SoloPoint]) -> BoundBy | None:
@@ -371,11 +369,6 @@ def check_safe_count(
     if units:
         safety = counts_on(gpu, home, allow_unsafe=allow_unsafe).safety("", gpu, ())
         check_share(percent_for_units(units, gpu.units_total or 0), safety)
-
-
-def default_shares(shares: Sequence[Share], safety: Safety) -> tuple[Share, ...]:
-    """The shares of a sweep, each moved to the nearest safe count."""
-    return tuple(map(Share, safe_solo_shares([share.percent for share in shares], safety)))
 
 
 def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
@@ -520,8 +513,8 @@ def expand(
     )
 
 
+# A window, and whether it is time-sliced.
 _Window = tuple[Target, bool]
-"""A window, and whether it is time-sliced."""
 
 
 class _Past:

@@ -29,17 +29,17 @@ from advisor.core.telemetry import (
 from advisor.errors import SourceError, undone_by
 from advisor.installed import install
 
-THROTTLE_REASONS: dict[str, str] = {
+# Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable.
+_THROTTLE_REASONS: dict[str, str] = {
     "active_ppt_pwr": "power-cap",
     "active_prochot_thrm": "processor-hot",
     "active_socket_thrm": "socket-thermal",
     "active_vr_thrm": "regulator-thermal",
     "active_hbm_thrm": "memory-thermal",
 }
-"""Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable."""
 
+# As the memory controller says at the moment: no mean over a window.
 _MEMORY_BUSY = "counter.memory_busy"
-"""As the memory controller says at the moment: no mean over a window."""
 
 
 _ADVICE: dict[int, tuple[str, str]] = {
@@ -99,8 +99,8 @@ class AmdSource:
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Violations that are active; None where the GPU tells none of those that are known."""
         status: Mapping[str, Any] = self._read("amdsmi_get_violation_status") or {}
-        known = [key for key in THROTTLE_REASONS if isinstance(status.get(key), bool)]
-        return tuple(THROTTLE_REASONS[key] for key in known if status[key]) if known else None
+        known = [key for key in _THROTTLE_REASONS if isinstance(status.get(key), bool)]
+        return tuple(_THROTTLE_REASONS[key] for key in known if status[key]) if known else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""

@@ -68,8 +68,8 @@ COUNTERS: dict[str, DcgmField] = {
     "counter.nvlink_rx": DcgmField(("PROF_NVLINK_RX_BYTES",), _BYTES),
 }
 
-THROTTLE_MASK = "throttle mask"
-"""A value that is no channel: reasons are named."""
+# A value that is no channel: reasons are named.
+_THROTTLE_MASK = "throttle mask"
 
 STATE: dict[str, DcgmField] = {
     # The instant fields first; the others are an average over 1 s on most GPUs.
@@ -87,17 +87,17 @@ STATE: dict[str, DcgmField] = {
     TEMPERATURE_GPU: DcgmField(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
     MEMORY_USED: DcgmField(("DEV_FB_USED",)),
     POWER_LIMIT: DcgmField(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
-    THROTTLE_MASK: DcgmField(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
+    _THROTTLE_MASK: DcgmField(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
 }
 
-OFF_BY_DEFAULT: dict[str, str] = {
+# Counters that the exporter's default CSV leaves out, with the help text of their line.
+_OFF_BY_DEFAULT: dict[str, str] = {
     "counter.sm_active": "The ratio of cycles an SM has at least 1 warp assigned.",
     "counter.sm_occupancy": "The ratio of number of warps resident on an SM.",
     "counter.fp64_active": "Ratio of cycles the fp64 pipes are active.",
     "counter.fp32_active": "Ratio of cycles the fp32 pipes are active.",
     "counter.fp16_active": "Ratio of cycles the fp16 pipes are active.",
 }
-"""Counters that the exporter's default CSV leaves out, with the help text of their line."""
 
 PREFIX = "DCGM_FI_"
 
@@ -112,13 +112,13 @@ def missing_counters(text: str) -> tuple[str, ...]:
         SourceError: the text is no metrics text.
     """
     shown = {name for name, _, _ in samples(text)}
-    names = [COUNTERS[column].names for column in OFF_BY_DEFAULT]
+    names = [COUNTERS[column].names for column in _OFF_BY_DEFAULT]
     return tuple(PREFIX + n[0] for n in names if not any(PREFIX + one in shown for one in n))
 
 
 def csv_lines(fields: tuple[str, ...]) -> str:
     """Lines of the exporter's CSV that turn these fields on."""
-    texts = {PREFIX + COUNTERS[column].names[0]: text for column, text in OFF_BY_DEFAULT.items()}
+    texts = {PREFIX + COUNTERS[column].names[0]: text for column, text in _OFF_BY_DEFAULT.items()}
     return "\n".join(f"{field}, gauge, {texts[field]}" for field in fields)
 
 
@@ -197,8 +197,8 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
 _LARGEST_BYTES = 4 * 2**20
+# The parser takes a time that grows with the square of a line, by its labels and its quotes.
 _LONGEST_LINE = 16 * 2**10
-"""The parser takes a time that grows with the square of a line, by its labels and its quotes."""
 
 
 class DcgmSource:
@@ -244,7 +244,7 @@ class DcgmSource:
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What the exporter has shown of the GPU."""
-        return channels_of(name for name in self._values if name != THROTTLE_MASK)
+        return channels_of(name for name in self._values if name != _THROTTLE_MASK)
 
     def read(self, names: Collection[str]) -> Readings:
         """Counters are averages of the collections that appeared since `start_window`.
@@ -260,7 +260,7 @@ class DcgmSource:
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """From the mask of clock event reasons; None where the exporter does not collect it."""
-        mask = self._now().get(THROTTLE_MASK)
+        mask = self._now().get(_THROTTLE_MASK)
         return throttle_names(int(mask)) if mask is not None and math.isfinite(mask) else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:

@@ -31,11 +31,11 @@ from advisor.errors import SourceError, undone_by
 # pynvml carries no types.
 _pynvml: Any = importlib.import_module("pynvml")
 
-NOT_AVAILABLE = frozenset({3, 13, 21})
-"""Not supported by the GPU, not in this driver's library, no data: a reading that is None."""
+# Not supported by the GPU, not in this driver's library, no data: a reading that is None.
+_NOT_AVAILABLE = frozenset({3, 13, 21})
 
-MEMORY_V2: int = _pynvml.nvmlMemory_v2
-"""Of `nvmlDeviceGetMemoryInfo`: the answer that tells used memory from the driver's own."""
+# Of `nvmlDeviceGetMemoryInfo`: the answer that tells used memory from the driver's own.
+_MEMORY_V2: int = _pynvml.nvmlMemory_v2
 
 _ADVICE: dict[int, tuple[str, str]] = {
     1: ("NVML is not initialised", "do not use a source after it was closed"),
@@ -99,7 +99,7 @@ def reading(function: str, *arguments: Any) -> Any | None:
     Raises:
         SourceError: NVML returned an error that is about more than this reading.
     """
-    return call(function, *arguments, missing=NOT_AVAILABLE)
+    return call(function, *arguments, missing=_NOT_AVAILABLE)
 
 
 def _nvml_error(function: str, code: int) -> SourceError:
@@ -184,16 +184,16 @@ def _value(answer: Any) -> float | None:
 AVERAGE, INSTANT = 185, 186
 GPU, MEMORY = 0, 2
 
-AVERAGED_S = 1.0
-"""What NVML's power averages over, on Ampere and newer except GA100."""
+# What NVML's power averages over, on Ampere and newer except GA100.
+_AVERAGED_S = 1.0
 
 
+# Number and scope of what is read where the card has it; of a channel the first that answers.
 _FIELDS = {
     (INSTANT, GPU): Channel(POWER_GPU),
     (INSTANT, MEMORY): Channel(POWER_MEMORY),
-    (AVERAGE, MEMORY): Channel(POWER_MEMORY, "mean", AVERAGED_S),
+    (AVERAGE, MEMORY): Channel(POWER_MEMORY, "mean", _AVERAGED_S),
 }
-"""Number and scope of what is read where the card has it; of a channel the first that answers."""
 
 
 class _PowerFields:
@@ -237,22 +237,22 @@ def milliwatts(number: int, scope: int, answer: Any) -> int | None:
     code = answer.nvmlReturn
     # NVML_ERROR_INVALID_ARGUMENT, too, may answer to a scope that a driver does not know.
     unknown = scope != GPU and code == 2
-    if code and not unknown and code not in NOT_AVAILABLE:
+    if code and not unknown and code not in _NOT_AVAILABLE:
         raise _nvml_error(f"field {number}", code)
     return None if code else int(answer.value.uiVal)
 
 
-THROTTLE_REASONS: dict[int, str] = {
+# Clocks event reasons (nvml.h, nvmlClocksEventReason*) that make a window not comparable.
+_THROTTLE_REASONS: dict[int, str] = {
     0x04: "sw-power-cap",
     0x08: "hw-slowdown",
     0x20: "sw-thermal",
     0x40: "hw-thermal",
     0x80: "hw-power-brake",
 }
-"""Clocks event reasons (nvml.h, nvmlClocksEventReason*) that make a window not comparable."""
 
+# NVML samples memory activity by itself over 1/6 s to 1 s, by product (`nvmlUtilization_t`).
 _MEMORY_BUSY = Channel("counter.memory_busy", "mean", 1.0)
-"""NVML samples memory activity by itself over 1/6 s to 1 s, by product (`nvmlUtilization_t`)."""
 
 _COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 _MIB = 2**20
@@ -292,7 +292,7 @@ def held_mib(uuid: str) -> float | None:
     `MEMORY_USED` has what the driver keeps for itself in it, too (`nvmlMemory_v2_t`).
     """
     with nvml_session():
-        return _memory_used_mib(_find(uuid), MEMORY_V2)
+        return _memory_used_mib(_find(uuid), _MEMORY_V2)
 
 
 def busy_percent(uuid: str) -> float | None:
@@ -304,7 +304,7 @@ def busy_percent(uuid: str) -> float | None:
 
 def throttle_names(mask: int) -> tuple[str, ...]:
     """Names of the throttle reasons in a clocks event mask; the harmless ones are left out."""
-    return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
+    return tuple(name for bit, name in _THROTTLE_REASONS.items() if mask & bit)
 
 
 class NvmlSource:
@@ -335,7 +335,7 @@ class NvmlSource:
                 reading("nvmlDeviceGetPowerUsage", device), 1000
             )
         alone = (
-            *(() if has_instant else (Channel(POWER_GPU, "mean", AVERAGED_S),)),
+            *(() if has_instant else (Channel(POWER_GPU, "mean", _AVERAGED_S),)),
             *channels_of(_READERS),
             _MEMORY_BUSY,
         )
@@ -429,6 +429,7 @@ def _memory_busy_percent(device: Any) -> float | None:
     return None if busy is None else float(busy.memory)
 
 
+# Channels that are a call each.
 _READERS: dict[str, Callable[[Any], float | None]] = {
     ENERGY_GPU: lambda device: _scaled(
         reading("nvmlDeviceGetTotalEnergyConsumption", device), 1000
@@ -439,4 +440,3 @@ _READERS: dict[str, Callable[[Any], float | None]] = {
     MEMORY_USED: _memory_used_mib,
     POWER_LIMIT: _power_limit_w,
 }
-"""Channels that are a call each."""

@@ -39,7 +39,6 @@ from advisor_models.registry import (
     sha256,
     wider,
     write_artefact,
-    write_manifest,
 )
 
 FAKES = Path(small_model.__file__).parent
@@ -411,7 +410,7 @@ def test_nothing_unreadable_is_written(model: Path) -> None:
     before = (model / MANIFEST).read_bytes()
     bad = small_model.make_manifest(small_model.trees(), figures={"error": math.nan})
     with pytest.raises(ModelError, match="NaN"):
-        write_manifest(model, bad)
+        write_artefact(model, Artefact(bad, {}))
     assert (model / MANIFEST).read_bytes() == before
 
 
@@ -468,7 +467,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
     (folder / "more.joblib").write_bytes(files["more.joblib"])
-    write_manifest(folder, small_model.make_manifest(files))
+    write_artefact(folder, Artefact(small_model.make_manifest(files), {}))
     code = f"""
 import pickle, sys
 def refuse(*args, **kwargs): raise AssertionError("unpickled")

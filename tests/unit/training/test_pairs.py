@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reading import some
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
-from advisor.core.gpu import NINE, Split
+from advisor.core.gpu import EQUAL, NINE, Split
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import REPLAY_SOURCE, PairPoint, PointPart, SoloPoint
 from advisor_training.rows import (
@@ -66,10 +66,10 @@ def test_repeats_give_medians() -> None:
         for repeat, (power_w, memory_power_w) in enumerate(watts)
         for point in nine(power_w=power_w, memory_power_w=memory_power_w, repeat=repeat)
     ]
-    measurement = only(points).main
+    measurement = only(points).measurements[0]
     assert measurement.points == 45
     half = PartResult(0.5, 1.0, 100.0)
-    assert measurement.equal == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
+    assert measurement.nine[EQUAL] == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
     assert [sorted(results) for results in measurement.repeats] == [list(NINE)] * 5
 
 
@@ -82,7 +82,7 @@ def test_cards_and_runs_stay_apart() -> None:
         *nine(run="r2", gpu_uuid="GPU-2", power_w=300),
     ]
     found = only(points)
-    assert [(m.run, m.gpu_uuid, m.equal.power_w) for m in found.measurements] == [
+    assert [(m.run, m.gpu_uuid, m.nine[EQUAL].power_w) for m in found.measurements] == [
         ("r2", "GPU-1", 200),
         ("r1", "GPU-1", 100),
         ("r2", "GPU-2", 300),
@@ -97,7 +97,10 @@ def test_cards_and_runs_stay_apart() -> None:
     models = ("Other", "Card")
     alone = [solo(job, gpu_model=model) for job in "ab" for model in models]
     of_models, _ = make_pairs([p for m in models for p in nine(gpu_model=m)], alone)
-    assert [(pair.gpu_model, pair.main.points) for pair in of_models] == [("Card", 9), ("Other", 9)]
+    assert [(pair.gpu_model, pair.measurements[0].points) for pair in of_models] == [
+        ("Card", 9),
+        ("Other", 9),
+    ]
 
 
 def test_jobs_in_any_order_are_one_pair() -> None:
@@ -105,23 +108,23 @@ def test_jobs_in_any_order_are_one_pair() -> None:
         pair(share, 100 - share, job_1="b", job_2="a", rate_1=share / 100, rate_2=0.25)
         for share in SHARES
     ]
-    measurement = only(points).main
+    measurement = only(points).measurements[0]
     assert measurement.jobs == ("a", "b")
     assert tuple(part.rate for part in measurement.nine[Split((30.0, 70.0))].parts) == (0.25, 0.7)
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:
     points = nine(job_2="a")
-    measurement = only(points).main
+    measurement = only(points).measurements[0]
     assert tuple(measurement.nine) == NINE[:5]
     assert measurement.nine[Split((30.0, 70.0))].parts[0].rate == pytest.approx(0.3)
-    half = only([point for point in points if point.shares_percent[0] <= 50]).main
+    half = only([point for point in points if point.shares_percent[0] <= 50]).measurements[0]
     assert half.nine == measurement.nine
 
 
 def test_exclusive_comes_from_the_solo_points() -> None:
     solos = [solo("a", rate=4, power_w=300), solo("b", rate=10, power_w=500)]
-    turns = only(nine(), solos=solos).main.exclusive
+    turns = only(nine(), solos=solos).measurements[0].exclusive
     assert ([part.rate for part in turns.parts], turns.power_w) == ([2, 5], 400)
 
 
@@ -146,7 +149,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 
 def test_a_starved_job_is_no_failed_one() -> None:
-    assert only(nine(rate_1=0.0)).main.equal.parts[0].rate == 0
+    assert only(nine(rate_1=0.0)).measurements[0].nine[EQUAL].parts[0].rate == 0
 
 
 @pytest.mark.parametrize(("source", "fits"), [("nvml", False), (REPLAY_SOURCE, True)])
@@ -181,7 +184,11 @@ def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
     [pair], left_out = make_pairs(few, SOLOS, full=False)
     splits = [NINE[0], NINE[4], NINE[8]]
-    assert (left_out, pair.main.is_full, sorted(pair.main.nine)) == ([], False, splits)
+    assert (left_out, pair.measurements[0].is_full, sorted(pair.measurements[0].nine)) == (
+        [],
+        False,
+        splits,
+    )
     assert make_pairs(few, SOLOS)[0] == []
 
 
@@ -278,7 +285,7 @@ def test_nine_safe_splits_are_the_nine_of_a_pair() -> None:
     assert kinds_of(points) == ["nine"] * 9 + ["uncapped", "over-subscribed"]
     pairs, left_out = make_pairs(points, SOLOS)
     assert left_out == []
-    assert sorted(pairs[0].main.nine) == sorted(map(Split, SAFE))
+    assert sorted(pairs[0].measurements[0].nine) == sorted(map(Split, SAFE))
 
 
 @pytest.mark.parametrize(
