@@ -411,9 +411,9 @@ def is_catching_up(
         errors: Standard errors that are chance.
     """
     more = rate - (offered_rate or math.inf)
-    if not offered_rate or more <= offered_rate * max(
-        0.1, errors / math.sqrt(offered_rate * span_s)
-    ):
+    if not offered_rate:
+        return False
+    if more <= max(0.1 * offered_rate, errors * math.sqrt(offered_rate / span_s)):
         return False
     return p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2
 
