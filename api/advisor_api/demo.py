@@ -34,8 +34,8 @@ from advisor.settings import SUITE, Settings
 from advisor_api.launches.reconciler import looking
 
 RECORD = Path(__file__).with_name("demo.json.gz")
+# Midnight of the recorded day.
 _DAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""Midnight of the recorded day."""
 _MOMENT = re.compile(r"2026-01-0[56]T[^\"]+")
 STEP_S = 600.0
 """Seconds between two statuses of the record."""

@@ -414,8 +414,8 @@ class Weights:
             return known[2]
 
 
+# Count of changes, stored points, and the weights that they gave.
 _Fit = tuple[int, Sequence[SoloPoint], "ComponentWeights | InputError"]
-"""Count of changes, stored points, and the weights that they gave."""
 
 
 def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":

@@ -123,9 +123,9 @@ SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
 MOST_POINTS = 1000
 """Records of one request, about what the longest body holds."""
 
+# A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
+# say.
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
-"""A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
-say."""
 
 _MOST_COLUMNS = 100
 

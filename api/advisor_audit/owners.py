@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 _EXPORTER = "dcgm-exporter"
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+# Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand).
 _SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
 
 NAMESPACE = "namespace"
 """Of --within: what a family calls a namespace; any other is a label itself."""
@@ -51,8 +51,8 @@ class Family:
     part: str = ""
 
 
+# Of a job, or of the exporter, as Prometheus names its targets, too.
 _TARGET = Family("pod", "pod", "namespace", "container")
-"""Of a job, or of the exporter, as Prometheus names its targets, too."""
 
 FAMILIES = (
     Family("hpc_job"),  # dcgm-exporter --hpc-job-mapping-dir, which a prolog of Slurm fills

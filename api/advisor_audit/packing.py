@@ -369,8 +369,8 @@ LEAST_GAIN = 0.03
 Members: TypeAlias = tuple[int, ...]
 """Kinds of a set by their numbers, ascending."""
 
+# Sets with their level, and how many of each.
 _Found: TypeAlias = Counter[tuple[Members, int]]
-"""Sets with their level, and how many of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -610,8 +610,8 @@ class Team(NamedTuple):
     key: SetKey
 
 
+# Jobs that may share, in one slot: their names by the numbers of their kinds.
 _Group: TypeAlias = dict[int, list[Workload]]
-"""Jobs that may share, in one slot: their names by the numbers of their kinds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

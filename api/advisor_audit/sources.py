@@ -248,8 +248,8 @@ _ADAPTER_OF = {
 }
 _LOG_LABELS = (*ADAPTERS[-1].gpu, *(one for of in ADAPTERS[-1].labels.values() for one in of))
 _INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
+# Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not.
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
-"""Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
 
 ACTIVITY = (SM_ACTIVE, BUSY)
 """What tells a job at work from one that waits, the best first."""
@@ -533,8 +533,8 @@ def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
     return re.sub(r"^([^/]*//)[^/]*@", r"\1", url), account if any(account) else None
 
 
+# Status, body, and the seconds after which it may be asked again.
 _Answer: TypeAlias = tuple[int, bytes, float | None]
-"""Status, body, and the seconds after which it may be asked again."""
 
 
 class _TooMuchError(Exception):

@@ -155,8 +155,8 @@ def _log_tail(folder: LaunchFolder) -> str:
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
+# Columns that a narrow screen does without: of a number that is cut off nobody sees that it is.
 _SPARE = ("units", "memory")
-"""Columns that a narrow screen does without: of a number that is cut off nobody sees that it is."""
 
 
 def table(status: LaunchStatus, width: int) -> Group:

@@ -241,14 +241,14 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
 
 _WIDTH = 110
 
+# Part of a time that a person takes for none.
 _SAME = 0.005
-"""Part of a time that a person takes for none."""
 
+# GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
 _GPUS = 12
-"""GPUs of a queue whose jobs are listed; there can be thousands, and --json has all."""
 
+# Sets that the first lines name.
 _FEW = 4
-"""Sets that the first lines name."""
 
 
 def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:

@@ -22,11 +22,11 @@ from advisor_api.launches.launching import (
 from advisor_api.service import Service
 from advisor_data.state import LaunchRow, ServiceState
 
+# Rows at the first look, and at each later one, which finds few that are new.
 _PAGE, _FEW = 500, 20
-"""Rows at the first look, and at each later one, which finds few that are new."""
 
+# One that ended this week and began earlier is not found after a restart.
 _LONGEST = timedelta(days=14)
-"""One that ended this week and began earlier is not found after a restart."""
 
 
 class Books:

@@ -106,8 +106,8 @@ from advisor_models.registry import (
 
 models = v1_router("models")
 
+# The file of a model that holds what `advisor evaluate` found of it.
 _EVALUATION = "evaluation.json"
-"""The file of a model that holds what `advisor evaluate` found of it."""
 
 
 @models.get("/models", response_model=ModelList)

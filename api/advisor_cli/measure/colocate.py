@@ -79,8 +79,8 @@ from advisor_profiling.testbed import (
 )
 from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
+# How many things of a long list a message names, and sets: people copy one of them.
 _NAMED, _SETS_NAMED = 3, 8
-"""How many things of a long list a message names, and sets: people copy one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,8 +193,8 @@ DEFAULT_WAIT_S = 60.0
 
 MOST_WAIT_S = 7 * 86400.0
 
+# Few digits: each other number is another question to the service.
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,2})?")
-"""Few digits: each other number is another question to the service."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -340,11 +340,11 @@ def _of_placer(
         )
 
 
+# Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
 _OF_KAI = ("gpu-memory", "gpu-fraction")
-"""Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set."""
 
+# How names of variables begin that nobody else may set where a pod computes.
 _OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
-"""How names of variables begin that nobody else may set where a pod computes."""
 
 
 def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
@@ -463,6 +463,8 @@ def _check_pod(spec: Object) -> None:
         raise fault
 
 
+# Patterns of resources that divide a GPU in another way, what each is, why it is refused, and what
+# to do. What else is called `nvidia.com/`, such as a network card, is no GPU.
 _DIVIDED = (
     (
         r"nvidia\.com/mig-",
@@ -483,8 +485,6 @@ _DIVIDED = (
         f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
     ),
 )
-"""Patterns of resources that divide a GPU in another way, what each is, why it is refused, and what
-to do. What else is called `nvidia.com/`, such as a network card, is no GPU."""
 
 
 def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
@@ -604,8 +604,8 @@ _FULL = (
     f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
 )
 
+# Characters of a reason.
 _LONGEST = 1000
-"""Characters of a reason."""
 
 
 def review(

@@ -205,8 +205,8 @@ MOST_CONNECTIONS = 64
 _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
+# Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known.
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
-"""Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,11 +436,11 @@ def _check(pod: _SharedPod) -> None:
         )
 
 
+# A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
+# file on the node have a hash without dashes.
 _POD = re.compile(
     r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
 )
-"""A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
-file on the node have a hash without dashes."""
 
 
 def pod_of(pid: int) -> str | None:

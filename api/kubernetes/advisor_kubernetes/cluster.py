@@ -32,8 +32,8 @@ _SUFFIXES: Mapping[str, float] = {
     **{f"{letter}i": 1024.0**n for n, letter in enumerate("KMGTPE", 1)},
 }  # fmt: skip
 
+# Characters of an event's message; the API takes 1024.
 _LONGEST = 1000
-"""Characters of an event's message; the API takes 1024."""
 
 
 def read_object(text: bytes) -> Object:
@@ -142,8 +142,8 @@ def _wrong(name: str, kind: str) -> InputError:
     return InputError(f"{name!a} is not {kind}", fix="send what Kubernetes sends")
 
 
+# It has no types.
 _CONFIG: Any = config
-"""It has no types."""
 
 TIMEOUT_S = 10.0
 """For one answer; a watch says itself how long it lasts."""
