@@ -39,8 +39,8 @@ from advisor_data.files import read_points
 P = ParamSpec("P")
 
 
-Advice = tuple[ModelAdvice, Recommendation]
-"""An answer as it was worked out, and as JSON has it."""
+# An answer as it was worked out, and as JSON has it.
+_Advice = tuple[ModelAdvice, Recommendation]
 
 
 def advise(
@@ -60,7 +60,7 @@ def advise(
     components: bool = False,
     every: bool = False,
     profiles: str | Path | None = None,
-) -> Advice | Partners:
+) -> _Advice | Partners:
     """How jobs share one GPU with the least energy for the same work.
 
     Two to seven jobs get a `Recommendation`, one job its best `Partners`. A limit of jobs is
@@ -140,7 +140,7 @@ def _refuse_of_one(options: Mapping[str, object]) -> None:
         )
 
 
-def _told(ask: Callable[P, Advice | Partners]) -> Callable[P, Any]:
+def _told(ask: Callable[P, _Advice | Partners]) -> Callable[P, Any]:
     """The same function with the answer for programs, which has its words for people.
 
     How many jobs are named decides its type, which no annotation can express.
@@ -163,7 +163,7 @@ recommend = _told(advise)
 
 def _answer(
     asked: RecommendationRequest, settings: Settings, profiles: str | Path | None
-) -> Advice:
+) -> _Advice:
     """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
     several = len(asked.names) > 1

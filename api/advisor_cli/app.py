@@ -85,8 +85,8 @@ _EXTRAS_OF = {
     "opentelemetry": "otel",
 }  # fmt: skip
 
-SCRIPTS = ("advisor", DISTRIBUTION)
-"""Names under which it is installed; Intel Advisor's command line has the first one, too."""
+# Names under which it is installed; Intel Advisor's command line has the first one, too.
+_SCRIPTS = ("advisor", DISTRIBUTION)
 
 # Options and arguments that are none; the class has no public name of its own.
 _UsageError: Any = typer.BadParameter.__base__
@@ -175,7 +175,7 @@ def main() -> None:
     stdout, name = _copy_of_stdout(), Path(sys.argv[0]).name
     try:
         # Completion asks for the variable of the name of the script that was called.
-        app(prog_name=name if name in SCRIPTS else SCRIPTS[0])
+        app(prog_name=name if name in _SCRIPTS else _SCRIPTS[0])
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):

@@ -228,13 +228,13 @@ def _rates(r: Decision) -> Iterator[str]:
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
         speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        yield f"{profile.job} {slower(part.speed.value)}: {rate}, {speed}"
+        yield f"{profile.job} {_slower(part.speed.value)}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
 
 
-def slower(speed: float) -> str:
+def _slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
     return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
 

@@ -89,9 +89,9 @@ def parse_progress(data: bytes) -> ProgressReading | None:
 TenantOf = Callable[[int], str | None]
 """The uid of the pod or batch job of a process; None: of none."""
 
-Probe = Callable[[Share, int | None], int | None]
-"""The SMs that the driver gives to a process under a share, of a user by number; raises a
-`LimitNotProvenError`."""
+# The SMs that the driver gives to a process under a share, of a user by number; raises a
+# `LimitNotProvenError`.
+_Probe = Callable[[Share, int | None], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
 
 
 def prove(
-    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: Probe, known: TenantProof
+    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: _Probe, known: TenantProof
 ) -> TenantProof:
     """Look at a job's limit once.
 

@@ -229,8 +229,8 @@ async def _launching(_: Launcher, service: ServiceOf) -> Service:
     return service
 
 
-LaunchingService = Annotated[Service, Depends(_launching)]
-"""The service, where requests may launch."""
+# The service, where requests may launch.
+_LaunchingService = Annotated[Service, Depends(_launching)]
 
 
 @launches.post(
@@ -244,7 +244,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
     },
 )
 def launch_jobs(
-    service: LaunchingService,
+    service: _LaunchingService,
     caller: Launcher,
     wanted: LaunchRequest,
     audited: Audited,
@@ -289,7 +289,7 @@ def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) ->
     "/launches/{launch_id}", status_code=202, response_model=LaunchStatus, responses=may_refuse(409)
 )
 def stop_launch(
-    launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
+    launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status = launching.stop(service, launch_id, audited)
@@ -304,7 +304,7 @@ def stop_launch(
 )
 def join_launch(
     launch_id: LaunchInPath,
-    service: LaunchingService,
+    service: _LaunchingService,
     caller: Launcher,
     wanted: LaunchRequest,
     audited: Audited,

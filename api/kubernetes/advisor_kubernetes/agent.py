@@ -495,8 +495,8 @@ class GpuHours:
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
 
 
-HAS_MPS = f"{names.PREFIX}mps"
-"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
+# Label of a node whose GPUs have MPS daemons of the agent; its value is `true`.
+_HAS_MPS = f"{names.PREFIX}mps"
 
 
 class NodeApi:
@@ -544,7 +544,7 @@ class NodeApi:
         """
         checked_at = to_exact_text(datetime.now(UTC))
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
-        body: Object = {"metadata": {"labels": {HAS_MPS: "true"}, "annotations": notes}}
+        body: Object = {"metadata": {"labels": {_HAS_MPS: "true"}, "annotations": notes}}
         # First the capacity: nobody is sent before the annotation says that GPUs are ready.
         capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
