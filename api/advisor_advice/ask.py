@@ -1,7 +1,7 @@
 """What command line and Python ask, with the same options by the same names."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -97,15 +97,19 @@ def advise(
     least = words(min_speed)
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), names)
     if len(names) == 1:
-        _refuse_of_one(
-            {
-                "--work": work,
-                "--isolate": isolate,
-                "--cores": cores,
-                "--fine": fine,
-                "--components": components,
-            }
-        )
+        of_several = {
+            "--work": work,
+            "--isolate": isolate,
+            "--cores": cores,
+            "--fine": fine,
+            "--components": components,
+        }
+        if given := [name for name, value in of_several.items() if value]:
+            raise InputError(
+                f"{given[0]} says nothing of 1 job",
+                why="the best partners of one were asked for",
+                fix="name the other job, too",
+            )
         limits = Request(
             policy=settings.policy.with_(objective, min_gain),
             min_speed=min_speeds(least, names),
@@ -129,15 +133,6 @@ def advise(
         every=every,
     )
     return _answer(asked, settings, profiles)
-
-
-def _refuse_of_one(options: Mapping[str, object]) -> None:
-    if given := [name for name, value in options.items() if value]:
-        raise InputError(
-            f"{given[0]} says nothing of 1 job",
-            why="the best partners of one were asked for",
-            fix="name the other job, too",
-        )
 
 
 def _told(ask: Callable[P, _Advice | Partners]) -> Callable[P, Any]:

@@ -237,8 +237,8 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
 
-NAMES = frozenset(name for names in METRICS.values() for name in names)
-"""Of all metrics that are asked for."""
+# Of all metrics that are asked for.
+_NAMES = frozenset(name for names in METRICS.values() for name in names)
 
 _ADAPTER_OF = {
     name: adapter
@@ -305,7 +305,7 @@ def _known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 def _without_copies(names: Iterable[str]) -> frozenset[str]:
     """Those that are read: rows of a job would count a GPU again that has rows of its own."""
-    known = NAMES & set(names)
+    known = _NAMES & set(names)
     own = frozenset(one for one in known if "/" not in _ADAPTER_OF[one].gpu[0])
     return own or known
 
@@ -313,8 +313,8 @@ def _without_copies(names: Iterable[str]) -> frozenset[str]:
 def _seen_instead(names: Iterable[str]) -> str:
     """Why names are not enough."""
     there = set(names)
-    if known := sorted({_ADAPTER_OF[one].program for one in NAMES & there}):
-        labels = sorted({label for one in NAMES & there for label in _ADAPTER_OF[one].gpu})
+    if known := sorted({_ADAPTER_OF[one].program for one in _NAMES & there}):
+        labels = sorted({label for one in _NAMES & there for label in _ADAPTER_OF[one].gpu})
         return f"it is {' and '.join(known)}, and no row has one of the labels {', '.join(labels)}"
     few = sorted(filter(str.isidentifier, there))[:5]
     programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
@@ -379,7 +379,7 @@ class SeriesFile:
             gpu = gpu_of(one.labels)
             if gpu and one.metric in _INFOS:
                 self._models[gpu] = one.labels.get(_MODEL, "")
-            elif gpu and one.times_s and one.metric in NAMES:
+            elif gpu and one.times_s and one.metric in _NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
         self.metrics = metrics_for(_without_copies(names))
         self.carriers = frozenset(carriers)
@@ -457,7 +457,7 @@ def as_series(path: Path, folder: Path) -> Path:
     Raises:
         InputError: it cannot be read, or is cut off.
     """
-    made, columns = folder / "made.jsonl", {n for n in NAMES if _ADAPTER_OF[n] is _ADAPTERS[-1]}
+    made, columns = folder / "made.jsonl", {n for n in _NAMES if _ADAPTER_OF[n] is _ADAPTERS[-1]}
     made.unlink(missing_ok=True)
     with (
         InputError.instead_of(OSError, f"{path} cannot be read"),
@@ -960,7 +960,7 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         # As Prometheus calls it; not every exporter says of which host it is.
         instance = urlsplit(url).netloc.rpartition("@")[2]
         for name, labels, value in _rows_of(url):
-            if name in NAMES or name in _INFOS:
+            if name in _NAMES or name in _INFOS:
                 yield _known_labels({"instance": instance, **labels, "__name__": name}), value
 
 
@@ -983,7 +983,7 @@ def _rows_of(url: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
     """Of a counter the parser ends the name with _total; one that has it in itself keeps it."""
     for name, labels, value in samples(fetch(url), prefix=""):
         whole = f"{name}_total"
-        yield whole if whole in NAMES else name, labels, value
+        yield whole if whole in _NAMES else name, labels, value
 
 
 def read_host(host: HostGpus) -> Iterator[_Row]:

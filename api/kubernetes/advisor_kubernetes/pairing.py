@@ -765,8 +765,8 @@ WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
 
-GATHER_S = 2.0
-"""So long pods wait for others that are made together with them, before anybody is matched."""
+# So long pods wait for others that are made together with them, before anybody is matched.
+_GATHER_S = 2.0
 
 MOST_KINDS = 40
 """Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
@@ -895,7 +895,7 @@ class _Tenant:
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
                 continue  # in the next rounds, when those who begin there have their shares
             start = offer.start(self.cards, answer)
-            if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
+            if start is not None and self.round.now_s - start.pods[0].created_s >= _GATHER_S:
                 self.cards.take(start.place, start.given)
                 begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start
