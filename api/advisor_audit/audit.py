@@ -142,7 +142,7 @@ def saved(walked: Walked, packers: _Packers, worlds: Iterable[_Packers]) -> Save
     )
 
 
-def saved_w(sets: Collection[SetKey], worlds: Iterable[_Packers]) -> dict[SetKey, Interval]:
+def _saved_w(sets: Collection[SetKey], worlds: Iterable[_Packers]) -> dict[SetKey, Interval]:
     """Watts that each set saves for the same work in worlds, as `saved` adds them up."""
     does = [_outcomes(sets, packers, world) for world, packers in enumerate(worlds)]
     return {key: interval(np.array([of_world[key][1] for of_world in does])) for key in sets}
@@ -584,7 +584,7 @@ class _AuditTotals:
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
                 if not (seen[a].is_server or seen[b].is_server):
                     together[Team((a, b), key._replace(members=(of_a, of_b)))] += hours
-        saved = saved_w({team.key for team in together}, worlds)
+        saved = _saved_w({team.key for team in together}, worlds)
 
         def worth(team: Team) -> float:
             longest_s = max(seen[job].busy_s / len(seen[job].pods) for job in team.jobs)
@@ -640,7 +640,7 @@ _LEFT_ALONE: Mapping[str, str] = {
 }
 
 
-def not_seen(totals: _AuditTotals) -> Iterator[str]:
+def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     """What the series do not show."""
     if not totals.reads_power:
         yield (
@@ -678,7 +678,7 @@ def not_seen(totals: _AuditTotals) -> Iterator[str]:
     yield "of servers the load is seen, not what they could serve, nor how long answers take"
 
 
-def to_prove(slot_s: float) -> Sequence[str]:
+def _to_prove(slot_s: float) -> tuple[str, ...]:
     """What only a launch would show."""
     return (
         "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
@@ -1003,8 +1003,8 @@ def _answer(
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*(text for text, count in left_out.items() if count), *not_seen(totals)),
-        to_prove=tuple(to_prove(totals.walked.slot_s)),
+        not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
+        to_prove=_to_prove(totals.walked.slot_s),
     )
 
 
@@ -1176,7 +1176,7 @@ class HostWatch:
         walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
         hours = walk.walked.hours
-        saving = saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
+        saving = _saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
         together = [
             _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
             for jobs, key in walk.walked.teams

@@ -181,7 +181,7 @@ class _GpuDaemon:
             self._proven = True
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
-        """The SMs that the driver gives to a process under `share`; see `proof.Probe`."""
+        """The SMs that the driver gives to a process under `share`, as `advisor_node.room.prove` asks."""
         variables = {**self._environment, **self.backend.environment(share)}
         return granted_units(self.backend, share, variables, user)
 
@@ -443,7 +443,7 @@ _POD = re.compile(
 )
 
 
-def pod_of(pid: int) -> str | None:
+def _pod_of(pid: int) -> str | None:
     """The uid of the pod that a process runs in; None: in no pod, or there is no such process.
 
     Unlike a variable of its environment, a process cannot change it.
@@ -586,7 +586,7 @@ class AgentOptions:
     mps_folder: Path = Path(names.MPS_ROOT)
     pods_folder: Path = Path(names.KUBELET_PODS)
     pipe_mount: str = names.PIPE_MOUNT
-    pod_of: TenantOf = pod_of
+    pod_of: TenantOf = _pod_of
 
 
 def run_agent(
