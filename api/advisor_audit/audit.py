@@ -302,7 +302,7 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class _Shared:
     """What the same work would have taken, with ranges of 90 %.
 
     Attributes:
@@ -482,7 +482,7 @@ class _AuditTotals:
     def _is_estimated(self, key: SetKey) -> bool:
         return not all(self.packers[key.model].kinds[n].known for n in key.members)
 
-    def shared(self, now: _Now) -> Shared:
+    def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
         gpu_hours = now.gpu_hours - saved.freed_h
@@ -494,7 +494,7 @@ class _AuditTotals:
             if prices.are_set:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
-        return Shared(
+        return _Shared(
             basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
             cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
             gpu_hours=interval(gpu_hours),
@@ -709,7 +709,7 @@ class Audit:
     span: _ReadSpan
     now: _Now
     held_by: tuple[HeldBy, ...]
-    shared: Shared
+    shared: _Shared
     sets: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
     left_out: int

@@ -368,7 +368,7 @@ class SeriesFile:
         families: Sequence[Family] = FAMILIES,
         url: str = "",
     ) -> None:
-        self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
+        self.url, self.step_s, self.asked = url or str(path), step_s, _Asked()
         self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
@@ -542,7 +542,7 @@ class _TooMuchError(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class _Asked:
     """What the server was asked so far.
 
     Attributes:
@@ -585,7 +585,7 @@ class Prometheus:
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked, self.families = Asked(), families
+        self.asked, self.families = _Asked(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}

@@ -193,13 +193,13 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
-        show_chart(plot(r))
+        show_chart(_plot(r))
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
 
 
-def plot(r: Decision, width: int = 78, height: int = 16) -> str:
+def _plot(r: Decision, width: int = 78, height: int = 16) -> str:
     """The objective of every split, next to no limit and one after the other, as text."""
     import plotext
 

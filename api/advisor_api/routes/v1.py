@@ -439,7 +439,7 @@ def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]
     return tuple(p for p in page.records if end is None or position(p) >= end)
 
 
-def observation_page(service: Service, job: str | None, span: Span) -> Observations:
+def _observation_page(service: Service, job: str | None, span: Span) -> Observations:
     """What launched jobs really did."""
     page = service.store.observation_page(job, span)
     return Observations(observations=tuple(page.records), next=_next(page.end))
@@ -476,7 +476,7 @@ def _replacement(job: str, points: Sequence[SoloPoint]) -> str:
     return models[0]
 
 
-def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
+def _take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
     """Keep the records of one kind; those that are there already are left as they are."""
     mine = [record for record in records if isinstance(record, kind)]
     return TakenIn(read=len(mine), new=service.store.add(mine))
@@ -491,7 +491,7 @@ def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn
     known = with_flags(points)
     jobs = {point.job for point in known if isinstance(point, SoloPoint)}
     check_import(known, [row for job in jobs for row in service.store.profile_rows(job, job)])
-    solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
+    solo, pairs = (_take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     both = solo + pairs
     return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
@@ -614,7 +614,7 @@ def add_observations(
 ) -> Response:
     """Keep what launched pairs did; those that are there already are left as they are."""
     with audited.of("observations.add", f"{len(sent.observations)} observations"):
-        return answer(take_in(service, audited.signed(sent.observations), Observation))
+        return answer(_take_in(service, audited.signed(sent.observations), Observation))
 
 
 @observations.get("/observations", response_model=Observations)
@@ -625,7 +625,7 @@ async def list_observations(
     job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
 ) -> Response:
     """What launched pairs did, the newest first."""
-    return await long_answer(lambda: observation_page(service, job, span))
+    return await long_answer(lambda: _observation_page(service, job, span))
 
 
 power = v1_router("power")

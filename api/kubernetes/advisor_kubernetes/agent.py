@@ -181,7 +181,7 @@ class _GpuDaemon:
             self._proven = True
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
-        """The SMs that the driver gives to a process under `share`, as `advisor_node.room.prove` asks."""
+        """The SMs that the driver gives to a process under `share`."""
         variables = {**self._environment, **self.backend.environment(share)}
         return granted_units(self.backend, share, variables, user)
 
