@@ -1,7 +1,7 @@
 """What command line and Python ask, with the same options by the same names."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -39,8 +39,8 @@ from advisor_data.files import read_points
 P = ParamSpec("P")
 
 
-Advice = tuple[ModelAdvice, Recommendation]
-"""An answer as it was worked out, and as JSON has it."""
+# An answer as it was worked out, and as JSON has it.
+_Advice = tuple[ModelAdvice, Recommendation]
 
 
 def advise(
@@ -60,7 +60,7 @@ def advise(
     components: bool = False,
     every: bool = False,
     profiles: str | Path | None = None,
-) -> Advice | Partners:
+) -> _Advice | Partners:
     """How jobs share one GPU with the least energy for the same work.
 
     Two to seven jobs get a `Recommendation`, one job its best `Partners`. A limit of jobs is
@@ -97,15 +97,19 @@ def advise(
     least = words(min_speed)
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), names)
     if len(names) == 1:
-        _refuse_of_one(
-            {
-                "--work": work,
-                "--isolate": isolate,
-                "--cores": cores,
-                "--fine": fine,
-                "--components": components,
-            }
-        )
+        of_several = {
+            "--work": work,
+            "--isolate": isolate,
+            "--cores": cores,
+            "--fine": fine,
+            "--components": components,
+        }
+        if given := [name for name, value in of_several.items() if value]:
+            raise InputError(
+                f"{given[0]} says nothing of 1 job",
+                why="the best partners of one were asked for",
+                fix="name the other job, too",
+            )
         limits = Request(
             policy=settings.policy.with_(objective, min_gain),
             min_speed=min_speeds(least, names),
@@ -131,16 +135,7 @@ def advise(
     return _answer(asked, settings, profiles)
 
 
-def _refuse_of_one(options: Mapping[str, object]) -> None:
-    if given := [name for name, value in options.items() if value]:
-        raise InputError(
-            f"{given[0]} says nothing of 1 job",
-            why="the best partners of one were asked for",
-            fix="name the other job, too",
-        )
-
-
-def _told(ask: Callable[P, Advice | Partners]) -> Callable[P, Any]:
+def _told(ask: Callable[P, _Advice | Partners]) -> Callable[P, Any]:
     """The same function with the answer for programs, which has its words for people.
 
     How many jobs are named decides its type, which no annotation can express.
@@ -163,7 +158,7 @@ recommend = _told(advise)
 
 def _answer(
     asked: RecommendationRequest, settings: Settings, profiles: str | Path | None
-) -> Advice:
+) -> _Advice:
     """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
     several = len(asked.names) > 1

@@ -73,11 +73,11 @@ from advisor_data.lists import Span
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 
-ProfilesByModel: TypeAlias = Mapping[tuple[str, str], Profile]
-"""By job and GPU model."""
+# By job and GPU model.
+_ProfilesByModel: TypeAlias = Mapping[tuple[str, str], Profile]
 
-Checked: TypeAlias = Callable[[str], CheckedCounts | None]
-"""What the check of a GPU model found."""
+# What the check of a GPU model found.
+_Checked: TypeAlias = Callable[[str], CheckedCounts | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ class Expected:
 
 def profiles_of(
     jobs: Iterable[str], store: Store | None, *, or_seen: bool = False
-) -> ProfilesByModel:
+) -> _ProfilesByModel:
     """Profiles of jobs by name; those measured here go before the bundled ones.
 
     With `or_seen` also what is estimated of jobs that were seen only.
@@ -115,9 +115,9 @@ def profiles_of(
 
 def expected_of(
     observations: Iterable[Observation],
-    profiles: ProfilesByModel,
+    profiles: _ProfilesByModel,
     predictor: Predictor,
-    checked: Checked,
+    checked: _Checked,
 ) -> list[Expected]:
     """The observations that can be compared, each with what is expected of it.
 
@@ -225,7 +225,7 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
     return Split(shares) if mode in ("mps", "cu_mask") else None
 
 
-def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: Checked) -> bool:
+def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: _Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
     if doubt(observation):
         return True
@@ -462,7 +462,7 @@ def read_conditions(
 def experience_of(
     store: Store | None,
     predictor: Predictor,
-    checked: Checked,
+    checked: _Checked,
     home: Path,
     newest: Iterable[Observation] = (),
 ) -> Experience:
@@ -573,7 +573,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
     return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in found.items()}
 
 
-def checks_of(settings: Settings) -> Checked:
+def checks_of(settings: Settings) -> _Checked:
     """What checks of this host found, by GPU model, each read once."""
     return functools.cache(functools.partial(checked_counts, settings.home))
 
@@ -644,7 +644,7 @@ _Alone: TypeAlias = Mapping[tuple[str, str, str], tuple[float, float]]
 
 def measured_windows(
     profiles: Sequence[Profile],
-    checked: Checked,
+    checked: _Checked,
     store: Store | None,
     bundled: Iterable[PairPoint] | None = None,
     *,

@@ -143,7 +143,7 @@ def _to_launch(
     choice = way.prediction
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
-    told = with_profiles(chosen, profile_set)
+    told = _with_profiles(chosen, profile_set)
     # With what they must keep: who joins them later is held to it.
     parts = (
         replace(
@@ -224,7 +224,7 @@ def _expected(
     pair: LaunchSet, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> tuple[LaunchSet, tuple[str, ...]]:
     """The jobs with their forecast and what is to be said of it, or why there is none."""
-    without = with_profiles(pair, profile_set)
+    without = _with_profiles(pair, profile_set)
     try:
         expected, manifest, warnings = _predicted(pair, profile_set, launch.card, settings)
     except (InputError, ModelError, StoreError) as error:
@@ -426,7 +426,7 @@ def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | N
     return saved if math.isfinite(saved) else None
 
 
-def with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
+def _with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
     """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
     of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
     return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))

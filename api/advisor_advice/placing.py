@@ -182,8 +182,8 @@ def placed(
     return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w)
 
 
-SEATING_S = 2.0
-"""Of searching, for the jobs of one question."""
+# Of searching, for the jobs of one question.
+_SEATING_S = 2.0
 
 
 def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> ModelAdvice:
@@ -205,7 +205,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     placing = make_placing(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
-    plan = solver.place(placing, time_limit_s=SEATING_S)
+    plan = solver.place(placing, time_limit_s=_SEATING_S)
     sets = [one.launch for one in _sets(plan) for _ in range(one.count)]
     return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
 

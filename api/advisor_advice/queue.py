@@ -262,12 +262,12 @@ def _planned_to_the_end(
     return ()
 
 
-Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
-"""Jobs that start on an empty GPU, or one that joins, and the split of all that run there then."""
+# Jobs that start on an empty GPU, or one that joins, and the split of all that run there then.
+_Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
 
 
 @lru_cache(maxsize=2)
-def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[Move]:
+def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[_Move]:
     """Which waiting jobs start or join where, by the plan of `advisor place`; servers first."""
     able = {name for open_card in cards for name in open_card.able} & {*waiting}
     if not able:
@@ -285,7 +285,7 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[M
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
     placing = make_placing(kinds, pools, aim, policy.prices, at_once=True)
     plan, free = solver.place(placing, time_limit_s=math.inf), list(map(iter, alike.values()))
-    found: list[Move] = []
+    found: list[_Move] = []
     for one in Counter(plan.sets).elements():
         there, split = next(free[one.pool]), one.split or Split((WHOLE,))
         if not there.running:
@@ -433,7 +433,7 @@ class QueueRun:
             OSError: a launch cannot be started.
         """
         self._hold_to_deadlines(look)
-        plan: Sequence[Move] = () if self.stopping else self._planned(look)
+        plan: Sequence[_Move] = () if self.stopping else self._planned(look)
         is_changing = any(launch.joining or not launch.has_room for launch in look.launches)
         only_servers = not (self.stopping or is_changing) and self._only_servers(look, plan)
         if only_servers:
@@ -504,7 +504,7 @@ class QueueRun:
         if (least := self._least | now) != self._least:
             self._least, self.cards = least, tuple(card.needing(least) for card in self._asked)
 
-    def _planned(self, look: QueueLook) -> Sequence[Move]:
+    def _planned(self, look: QueueLook) -> Sequence[_Move]:
         """What starts on each empty GPU, and what joins on others.
 
         Servers never end, so where only servers would run, batch jobs go first.
@@ -518,7 +518,7 @@ class QueueRun:
         left = Counter(due) - Counter(name for _, names, _ in plan for name in names)
         return [*self._moves(look, due)] if left else plan
 
-    def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[Move]:
+    def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[_Move]:
         alone, one_by_one = must_be_alone(look.record)
         empty = [card for card in self.cards if not _on(card, look)]
         plan = self._to_the_end([name for name in left if name not in {*alone, *one_by_one}])
@@ -589,7 +589,7 @@ class QueueRun:
             brief=frozenset(name for name in known if works_s.get(name, math.inf) <= left_s),
         )
 
-    def _only_servers(self, look: QueueLook, plan: Sequence[Move]) -> bool:
+    def _only_servers(self, look: QueueLook, plan: Sequence[_Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""
         running = [job.part.job.name for launch in look.launches for job in launch.running]
         return all(map(self.is_server, itertools.chain(running, *(names for _, names, _ in plan))))

@@ -20,6 +20,7 @@ from advisor_api.openapi import describe
 from advisor_api.routes import pages, v1
 from advisor_api.service import Metrics, Service, open_service
 
+# In the order of the pages of the API.
 _ROUTERS = (
     v1.recommendations,
     v1.placements,
@@ -33,7 +34,6 @@ _ROUTERS = (
     v1.health,
     pages.router,
 )
-"""In the order of the pages of the API."""
 
 
 def create_app(settings: Settings, options: ServeOptions) -> FastAPI:

@@ -34,11 +34,11 @@ from advisor.settings import SUITE, Settings
 from advisor_api.launches.reconciler import looking
 
 RECORD = Path(__file__).with_name("demo.json.gz")
+# Midnight of the recorded day.
 _DAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""Midnight of the recorded day."""
 _MOMENT = re.compile(r"2026-01-0[56]T[^\"]+")
-STEP_S = 600.0
-"""Seconds between two statuses of the record."""
+# Seconds between two statuses of the record.
+_STEP_S = 600.0
 
 SPEED = 144
 """A day in ten minutes."""
@@ -58,7 +58,7 @@ class _RecordedLaunch:
         statuses = (read(LaunchStatus, write(one), tolerant=True) for one in moved["statuses"])
         self._left = deque((datetime.fromisoformat(one.updated_at), one) for one in statuses)
         self._begin, self._status = self._left[0]
-        self._keeper = HistoryKeeper(to_text(self._begin), STEP_S)
+        self._keeper = HistoryKeeper(to_text(self._begin), _STEP_S)
         self._folder = create_folder(root, read(LaunchSpec, write(moved["spec"]), tolerant=True))
         self._held = ExitStack()
         self._held.enter_context(self._folder.supervising())

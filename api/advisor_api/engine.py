@@ -73,11 +73,11 @@ from advisor_models.registry import Manifest, Registry
 if TYPE_CHECKING:
     from advisor_power.components import ComponentWeights, KnownPower
 
-MOST_COMPARED = 2000
-"""Names that a wrong one is compared with for a hint; more would take too long."""
+# Names that a wrong one is compared with for a hint; more would take too long.
+_MOST_COMPARED = 2000
 
 
-class Jobs:
+class _Jobs:
     """Rows of all jobs; safe to share between threads. Everything here may block."""
 
     def __init__(self, folder: Path, store: Store) -> None:
@@ -86,7 +86,7 @@ class Jobs:
         @functools.lru_cache(maxsize=1)
         def stored(_change: int) -> frozenset[str]:
             # Some of them where there are very many.
-            return frozenset(store.profile_names(limit=MOST_COMPARED + 1))
+            return frozenset(store.profile_names(limit=_MOST_COMPARED + 1))
 
         self._stored = stored
 
@@ -117,7 +117,7 @@ class Jobs:
         """
         names = {row.job for row in bundled.profile_rows()}.union(self.launchable())
         names |= self._stored(change)
-        if len(names) <= MOST_COMPARED:
+        if len(names) <= _MOST_COMPARED:
             return names
         return {near} if near in names or self._store.profile_rows(near, near) else set()
 
@@ -147,15 +147,15 @@ def _is_job(path: Path, *_written: int) -> bool:
 MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
 
-MOST_KNOWN = 1024
-"""Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115."""
+# Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115.
+_MOST_KNOWN = 1024
 
-MOST_ANSWER_BYTES = 64 * 2**20
-"""All answers kept; one takes 8 to 12 KiB, with every way several times as much."""
+# All answers kept; one takes 8 to 12 KiB, with every way several times as much.
+_MOST_ANSWER_BYTES = 64 * 2**20
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
+class _Kept:
     """All that is known of one state of the store, the registry and the checks.
 
     What a slow reader finds goes into the state that it began with, so nothing read before a
@@ -177,10 +177,10 @@ class Kept:
         default_factory=lambda: LRUCache(1024)
     )
     sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
-        default_factory=lambda: LRUCache(MOST_KNOWN)
+        default_factory=lambda: LRUCache(_MOST_KNOWN)
     )
     answers: LRUCache[RecommendationRequest | GainsRequest, bytes] = field(
-        default_factory=lambda: LRUCache(MOST_ANSWER_BYTES, getsizeof=len)
+        default_factory=lambda: LRUCache(_MOST_ANSWER_BYTES, getsizeof=len)
     )
 
 
@@ -200,7 +200,7 @@ class _Present:
     ) -> None:
         self._home, self._store, self._registry = home, store, registry
         self._change_count = change_count
-        self._kept = Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
+        self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
         self.experience, self._observed = Experience(), 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
@@ -214,7 +214,7 @@ class _Present:
         self.experience, self._observed = experience, self._observed + 1
         self.changed()
 
-    async def kept(self) -> Kept:
+    async def kept(self) -> _Kept:
         """What is kept of the present state."""
         while not (self._looked_at > self._changed_at and time.monotonic() < self._fresh_until):
             # One look for all that wait. One that began before a write does not count after it.
@@ -254,7 +254,7 @@ class _Present:
         predictor = old.predictor if promotions == old.promotions else None
         if promotions != old.promotions:
             of_few.cache_clear()
-        kept = Kept(change, observed, promotions, checks, together, profiles, predictor)
+        kept = _Kept(change, observed, promotions, checks, together, profiles, predictor)
         if checks == old.checks:
             kept.checked |= old.checked
         if observed == old.observed:  # of a card they also depend on stored points
@@ -266,7 +266,7 @@ class _JobsReader:
     """Reads each value once for each state; for one event loop."""
 
     def __init__(
-        self, settings: Settings, store: Store, registry: Registry, jobs: Jobs, present: _Present
+        self, settings: Settings, store: Store, registry: Registry, jobs: _Jobs, present: _Present
     ) -> None:
         self._settings, self._store, self._registry = settings, store, registry
         self._jobs, self._present = jobs, present
@@ -274,7 +274,7 @@ class _JobsReader:
 
     async def jobs(
         self,
-        kept: Kept,
+        kept: _Kept,
         names: Sequence[str],
         gpu_model: str | None,
         gpu_uuid: str | None,
@@ -294,7 +294,7 @@ class _JobsReader:
             conditions=await self.conditions(kept, found, gpu_uuid),
         )
 
-    async def predictor(self, kept: Kept) -> ModelPredictor:
+    async def predictor(self, kept: _Kept) -> ModelPredictor:
         """The model in use.
 
         Raises:
@@ -306,7 +306,9 @@ class _JobsReader:
                     kept.predictor = await asyncio.to_thread(self._registry.open_champion)
         return kept.predictor
 
-    async def profiles(self, kept: Kept, names: Sequence[str], gpu_model: str | None) -> ProfileSet:
+    async def profiles(
+        self, kept: _Kept, names: Sequence[str], gpu_model: str | None
+    ) -> ProfileSet:
         """One profile for each name, on a GPU model that all have in common.
 
         Raises:
@@ -323,7 +325,7 @@ class _JobsReader:
                 raise no_profile(name, near)
         return on_one_gpu(names, whole, gpu_model)
 
-    async def _loaded(self, kept: Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
+    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
         """Profiles from the store, of which many requests may want the same ones at once."""
         async with self._loading:
             here = {name: kept.profiles.get(name) for name in names}
@@ -340,7 +342,7 @@ class _JobsReader:
         known = {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}
         return or_estimated(known, points)
 
-    async def checked(self, kept: Kept, found: ProfileSet) -> CheckedCounts | None:
+    async def checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found; None: there was none."""
         model, total = found.a.gpu_model, found.a.units_total
         if model not in kept.checked:
@@ -350,7 +352,7 @@ class _JobsReader:
         return kept.checked[model]
 
     async def conditions(
-        self, kept: Kept, found: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
+        self, kept: _Kept, found: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
     ) -> Conditions:
         """What is known of the card, of drifting jobs, and of these jobs together.
 
@@ -365,7 +367,7 @@ class _JobsReader:
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, found, any_of))
 
-    async def _windows(self, kept: Kept, found: ProfileSet, any_of: bool) -> Windows:
+    async def _windows(self, kept: _Kept, found: ProfileSet, any_of: bool) -> Windows:
         """What was measured of these jobs together."""
         asked = asked_together(sorted(profile.job for profile in found.profiles))
         if any_of or not kept.together.isdisjoint(asked):
@@ -379,7 +381,7 @@ class _JobsReader:
         )
 
 
-class Weights:
+class _Weights:
     """Weights of each GPU model, fitted once for each state of the store; for several threads."""
 
     def __init__(self, store: Store) -> None:
@@ -414,8 +416,8 @@ class Weights:
             return known[2]
 
 
+# Count of changes, stored points, and the weights that they gave.
 _Fit = tuple[int, Sequence[SoloPoint], "ComponentWeights | InputError"]
-"""Count of changes, stored points, and the weights that they gave."""
 
 
 def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
@@ -477,14 +479,14 @@ class Engine(Collector):
     ) -> None:
         self._registry = registry
         self._settings = settings
-        self.jobs = Jobs(settings.jobs_dir, store)
-        self._weights = Weights(store)
+        self.jobs = _Jobs(settings.jobs_dir, store)
+        self._weights = _Weights(store)
         self.present = _Present(settings.home, store, registry, change_count)
         self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
         self.hits = self.misses = 0
         self._reading = asyncio.Lock()
-        self._made: dict[type[Any], Callable[[Kept, Any], Awaitable[object]]] = {
+        self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[object]]] = {
             RecommendationRequest: self._recommended,
             GainsRequest: self._crossed,
         }
@@ -568,7 +570,7 @@ class Engine(Collector):
         """What is known of the model in use."""
         return (await self._known.predictor(await self.present.kept())).manifest
 
-    async def _recommended(self, kept: Kept, asked: RecommendationRequest) -> Recommendation:
+    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> Recommendation:
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
 
         def made() -> tuple[Decision, Recommendation]:
@@ -586,7 +588,7 @@ class Engine(Collector):
         power = await self._power(kept, asked.names, asked.gpu_model)
         return await asyncio.to_thread(with_components, told, decision, power)
 
-    async def _crossed(self, kept: Kept, asked: GainsRequest) -> Gains:
+    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> Gains:
         """The gains of jobs that are named, or of those that are measured on the GPU model.
 
         Raises:
@@ -622,7 +624,7 @@ class Engine(Collector):
             ),
         )
 
-    async def _cell(self, kept: Kept, request: RecommendationRequest) -> _Cell:
+    async def _cell(self, kept: _Kept, request: RecommendationRequest) -> _Cell:
         await asyncio.sleep(0)  # others are answered between two pairs
         try:
             decision = await self._decided(kept, request)
@@ -630,10 +632,10 @@ class Engine(Collector):
             return None, None
         return verdict_of(decision), next(partner_of(decision), None)
 
-    async def _decided(self, kept: Kept, asked: RecommendationRequest) -> Decision:
+    async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
         return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
 
-    async def _set(self, kept: Kept, asked: RecommendationRequest) -> KnownSet:
+    async def _set(self, kept: _Kept, asked: RecommendationRequest) -> KnownSet:
         key = asked.looked_at, asked.gpu_model, asked.gpu_uuid
         if (known := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
@@ -642,7 +644,7 @@ class Engine(Collector):
         return known
 
     async def _power(
-        self, kept: Kept, names: Sequence[str], gpu_model: str | None
+        self, kept: _Kept, names: Sequence[str], gpu_model: str | None
     ) -> "Callable[[], KnownPower]":
         found = await self._known.profiles(kept, names, gpu_model)
         return partial(self._weights.known_power, kept.change, found)

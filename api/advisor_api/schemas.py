@@ -120,12 +120,12 @@ SpanOfPoints: TypeAlias = Annotated[Span, Depends(_span_of(1000))]
 SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
 """The parameter of a route that lists observations."""
 
-MOST_POINTS = 1000
-"""Records of one request, about what the longest body holds."""
+# Records of one request, about what the longest body holds.
+_MOST_POINTS = 1000
 
+# A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
+# say.
 _LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
-"""A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
-say."""
 
 _MOST_COLUMNS = 100
 
@@ -240,14 +240,14 @@ class SoloPointsRequest(_Strict):
 
     points: Annotated[
         list[Annotated[SoloPoint, _as(SoloPoint)]],
-        Field(min_length=2, max_length=MOST_POINTS, fail_fast=True),
+        Field(min_length=2, max_length=_MOST_POINTS, fail_fast=True),
     ]
 
 
 class PointsRequest(_Strict):
     """Measured points of both kinds; an object with `jobs` is a pair point."""
 
-    points: Annotated[list[PointRow], Field(min_length=1, max_length=MOST_POINTS, fail_fast=True)]
+    points: Annotated[list[PointRow], Field(min_length=1, max_length=_MOST_POINTS, fail_fast=True)]
 
 
 class ObservationsRequest(_Strict):
@@ -255,5 +255,5 @@ class ObservationsRequest(_Strict):
 
     observations: Annotated[
         list[Annotated[Observation, _as(Observation)]],
-        Field(min_length=1, max_length=MOST_POINTS, fail_fast=True),
+        Field(min_length=1, max_length=_MOST_POINTS, fail_fast=True),
     ]

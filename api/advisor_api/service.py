@@ -49,8 +49,8 @@ class Metrics(HttpMetrics):
 
 _PATIENCE_S = 1.0
 
+# Anyone may ask, and asking must not become work for the database.
 _REMEMBERED_S = 0.5
-"""Anyone may ask, and asking must not become work for the database."""
 
 
 class NotReadyError(AdvisorError):

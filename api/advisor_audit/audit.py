@@ -99,14 +99,14 @@ from advisor_profiling.attached import (
     workdir_of,
 )
 
-WORLDS, DRAWS = 16, 25
-"""Worlds, and draws of what sets do in each."""
+# Worlds, and draws of what sets do in each.
+_WORLDS, _DRAWS = 16, 25
 
-COMMON = 0.5
-"""Of the variance, what all sets of a class share."""
+# Of the variance, what all sets of a class share.
+_COMMON = 0.5
 
-Packers: TypeAlias = Mapping[str, Packer]
-"""By GPU model."""
+# By GPU model.
+_Packers: TypeAlias = Mapping[str, Packer]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -124,7 +124,7 @@ class SavedInWorlds:
     cards: Floats
 
 
-def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers]) -> SavedInWorlds:
+def saved(walked: Walked, packers: _Packers, worlds: Iterable[_Packers]) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
     slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
     all_slots, sampled = (
@@ -142,24 +142,24 @@ def saved(walked: Walked, packers: Packers, worlds: Iterable[Packers]) -> SavedI
     )
 
 
-def saved_w(sets: Collection[SetKey], worlds: Iterable[Packers]) -> dict[SetKey, Interval]:
+def _saved_w(sets: Collection[SetKey], worlds: Iterable[_Packers]) -> dict[SetKey, Interval]:
     """Watts that each set saves for the same work in worlds, as `saved` adds them up."""
     does = [_outcomes(sets, packers, world) for world, packers in enumerate(worlds)]
     return {key: interval(np.array([of_world[key][1] for of_world in does])) for key in sets}
 
 
-def _in_world(walked: Walked, packers: Packers, world: int) -> tuple[Floats, Floats]:
+def _in_world(walked: Walked, packers: _Packers, world: int) -> tuple[Floats, Floats]:
     """Cards freed and watts saved over the sample, and cards of the fullest slot."""
     sample = _merged(_packed_slot(slot, packers) for slot in walked.sample)
     top = [_packed_slot(slot, packers) for slot in walked.top]
     does = _outcomes(_merged([sample, *top]), packers, world)
     fullest = zip(walked.top, top, strict=True)
     cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
-    most = np.max(cards, axis=0) if cards else np.zeros(1 + DRAWS)
+    most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
     return _sum(sample, does), np.ceil(most - 1e-9)
 
 
-def _packed_slot(slot: SlotCards, packers: Packers) -> Counter[SetKey]:
+def _packed_slot(slot: SlotCards, packers: _Packers) -> Counter[SetKey]:
     found = Counter[SetKey]()
     for model, counts in slot.groups:
         for (members, level), count in packers[model].pack(counts).items():
@@ -177,16 +177,16 @@ def _merged(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
 
 def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floats:
     """Shape (2, 1 + draws)."""
-    return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + DRAWS)))
+    return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + _DRAWS)))
 
 
-def _outcomes(sets: Iterable[SetKey], packers: Packers, world: int) -> dict[SetKey, Floats]:
+def _outcomes(sets: Iterable[SetKey], packers: _Packers, world: int) -> dict[SetKey, Floats]:
     """Cards that each set frees, and watts that it saves for the same work, freed cards off.
 
     Shape (2, 1 + draws) each, by the law first.
     """
     random = np.random.default_rng(world)
-    common = {name: random.standard_normal(DRAWS) for name in ENERGY_ERRORS}
+    common = {name: random.standard_normal(_DRAWS) for name in ENERGY_ERRORS}
     found: dict[SetKey, Floats] = {}
     for key in sorted(sets):
         one = packers[key.model].set_of(key.members, key.level)
@@ -220,9 +220,9 @@ def _centred(values: Floats) -> Floats:
 def _factors(errors: tuple[float, float], common: Floats, random: np.random.Generator) -> Floats:
     """Measured for each 1 predicted, log-normal through the ends of its 90 %; 1 for the law."""
     low, high = (math.log(end) for end in errors)
-    own = random.standard_normal(DRAWS)
+    own = random.standard_normal(_DRAWS)
     wide = (high - low) / (2 * NORMAL_90)
-    drawn = (low + high) / 2 + wide * (math.sqrt(COMMON) * common + math.sqrt(1 - COMMON) * own)
+    drawn = (low + high) / 2 + wide * (math.sqrt(_COMMON) * common + math.sqrt(1 - _COMMON) * own)
     return np.exp(np.append(0.0, drawn))
 
 
@@ -237,7 +237,7 @@ AuditBasis: TypeAlias = Literal["measured", "estimated", "predicted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSpan:
+class _ReadSpan:
     """What was read.
 
     Attributes:
@@ -262,7 +262,7 @@ class ReadSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class _Now:
     """What jobs hold today, measured.
 
     Attributes:
@@ -302,7 +302,7 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class _Shared:
     """What the same work would have taken, with ranges of 90 %.
 
     Attributes:
@@ -400,7 +400,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(slots=True)
-class Hours:
+class _Hours:
     """What GPUs did, measured."""
 
     gpus: set[str] = field(default_factory=set[str])
@@ -442,22 +442,22 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AuditTotals:
+class _AuditTotals:
     """All that the answer is made of."""
 
     survey: Survey
     packers: Mapping[str, Packer]
     walked: Walked
-    hours: Hours
+    hours: _Hours
     prices: Prices
     saved: SavedInWorlds
 
-    def now(self) -> Now:
+    def now(self) -> _Now:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
         kwh = sum(joules.get(state, 0.0) for state in HELD) / 3.6e6 if self.reads_power else None
-        return Now(
+        return _Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
             gpu_hours=gpu_hours,
@@ -482,7 +482,7 @@ class AuditTotals:
     def _is_estimated(self, key: SetKey) -> bool:
         return not all(self.packers[key.model].kinds[n].known for n in key.members)
 
-    def shared(self, now: Now) -> Shared:
+    def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
         gpu_hours = now.gpu_hours - saved.freed_h
@@ -494,7 +494,7 @@ class AuditTotals:
             if prices.are_set:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
-        return Shared(
+        return _Shared(
             basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
             cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
             gpu_hours=interval(gpu_hours),
@@ -576,7 +576,7 @@ class AuditTotals:
                         found[job] = tail
         return found
 
-    def first_pairs(self, worlds: Iterable[Packers]) -> tuple[HostSet, ...]:
+    def first_pairs(self, worlds: Iterable[_Packers]) -> tuple[HostSet, ...]:
         """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
         seen, together = self.survey.seen, defaultdict[Team, float](float)
         for (jobs, key), hours in self.walked.teams.items():
@@ -584,7 +584,7 @@ class AuditTotals:
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
                 if not (seen[a].is_server or seen[b].is_server):
                     together[Team((a, b), key._replace(members=(of_a, of_b)))] += hours
-        saved = saved_w({team.key for team in together}, worlds)
+        saved = _saved_w({team.key for team in together}, worlds)
 
         def worth(team: Team) -> float:
             longest_s = max(seen[job].busy_s / len(seen[job].pods) for job in team.jobs)
@@ -640,7 +640,7 @@ _LEFT_ALONE: Mapping[str, str] = {
 }
 
 
-def not_seen(totals: AuditTotals) -> Iterator[str]:
+def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     """What the series do not show."""
     if not totals.reads_power:
         yield (
@@ -678,7 +678,7 @@ def not_seen(totals: AuditTotals) -> Iterator[str]:
     yield "of servers the load is seen, not what they could serve, nor how long answers take"
 
 
-def to_prove(slot_s: float) -> Sequence[str]:
+def _to_prove(slot_s: float) -> tuple[str, ...]:
     """What only a launch would show."""
     return (
         "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
@@ -706,10 +706,10 @@ class Audit:
     """
 
     made_at: str
-    span: ReadSpan
-    now: Now
+    span: _ReadSpan
+    now: _Now
     held_by: tuple[HeldBy, ...]
-    shared: Shared
+    shared: _Shared
     sets: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
     left_out: int
@@ -924,7 +924,7 @@ def audit(
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
-    survey, hours = Survey(known=wanted.known), Hours()
+    survey, hours = Survey(known=wanted.known), _Hours()
     for page in range(len(pages.pages)):
         segments = [*pages.segments(page)]
         survey.add_page(segments)
@@ -948,11 +948,11 @@ def audit(
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
         on_progress("packing", page + 1, len(pages.pages))
-    worlds = list[Packers]()
+    worlds = list[_Packers]()
     for world in _worlds_of(walk, wanted):
         worlds.append(world)
-        on_progress("drawing ranges", len(worlds), WORLDS)
-    totals = AuditTotals(
+        on_progress("drawing ranges", len(worlds), _WORLDS)
+    totals = _AuditTotals(
         survey=survey,
         packers=walk.packers,
         walked=walk.walked,
@@ -967,9 +967,9 @@ def audit(
 def _answer(
     source: Source,
     wanted: Wanted,
-    totals: AuditTotals,
+    totals: _AuditTotals,
     pages: Pages,
-    worlds: Sequence[Packers],
+    worlds: Sequence[_Packers],
     kept: int,
 ) -> Audit:
     strays, (impossible, example) = source.asked.strays, pages.left_out()
@@ -982,7 +982,7 @@ def _answer(
     return Audit(
         made_at=now(),
         held_by=totals.hours.held_by(),
-        span=ReadSpan(
+        span=_ReadSpan(
             source=source.url,
             begin=begin,
             end=end,
@@ -1003,8 +1003,8 @@ def _answer(
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*(text for text, count in left_out.items() if count), *not_seen(totals)),
-        to_prove=tuple(to_prove(totals.walked.slot_s)),
+        not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
+        to_prove=_to_prove(totals.walked.slot_s),
     )
 
 
@@ -1030,7 +1030,7 @@ def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
     """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
-    for world in range(WORLDS):
+    for world in range(_WORLDS):
         profiles = {model: guess(world) for model, guess in guesses.items()}
         yield _packers(kinds, profiles, walk.survey, wanted)
 
@@ -1176,7 +1176,7 @@ class HostWatch:
         walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
         walk.page(segments, 0.0, WINDOW_S)
         hours = walk.walked.hours
-        saving = saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
+        saving = _saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
         together = [
             _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
             for jobs, key in walk.walked.teams
@@ -1244,7 +1244,7 @@ class HostWatch:
         if kind is None:
             return None
         guess = survey.guesses([kind], self._wanted.head)
-        rates = [(one.shares, one.values["rate"]) for n in range(WORLDS) for one in guess(n)]
+        rates = [(one.shares, one.values["rate"]) for n in range(_WORLDS) for one in guess(n)]
         return interval(np.array([[np.interp(HALF, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:

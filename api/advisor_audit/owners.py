@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 _EXPORTER = "dcgm-exporter"
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+# Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand).
 _SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
-"""Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand)."""
 
-NAMESPACE = "namespace"
-"""Of --within: what a family calls a namespace; any other is a label itself."""
+# Of --within: what a family calls a namespace; any other is a label itself.
+_NAMESPACE = "namespace"
 
 
 class Owner(NamedTuple):
@@ -51,8 +51,8 @@ class Family:
     part: str = ""
 
 
+# Of a job, or of the exporter, as Prometheus names its targets, too.
 _TARGET = Family("pod", "pod", "namespace", "container")
-"""Of a job, or of the exporter, as Prometheus names its targets, too."""
 
 FAMILIES = (
     Family("hpc_job"),  # dcgm-exporter --hpc-job-mapping-dir, which a prolog of Slurm fills
@@ -105,7 +105,7 @@ def owner_of(
         name = labels.get(family.job)
         if not name or (family.part and workload_name(name) in carried):
             continue
-        label = family.group if within == NAMESPACE else within
+        label = family.group if within == _NAMESPACE else within
         # The namespace of an exporter is not that of the job.
         plain = labels.get(label, "") if not own or label != _TARGET.group else ""
         return Owner(

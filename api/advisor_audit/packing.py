@@ -52,9 +52,9 @@ from advisor_audit.sources import (
 )
 from advisor_models.one_window import OneWindowHead
 
-SERVER_SPREAD, SERVER_S = 0.3, 1800.0
-"""What looks like a server: its activity goes up and down by so much of its mean, from minute to
-minute, for so long. Training that is steady does not."""
+# What looks like a server: its activity goes up and down by so much of its mean, from minute to
+# minute, for so long. Training that is steady does not.
+_SERVER_SPREAD, _SERVER_S = 0.3, 1800.0
 
 
 class Workload(NamedTuple):
@@ -105,7 +105,7 @@ class SeenWorkload:
     @property
     def is_server(self) -> bool:
         """Whether it looks like one."""
-        return self.spread >= SERVER_SPREAD and self.activity[0] >= SERVER_S
+        return self.spread >= _SERVER_SPREAD and self.activity[0] >= _SERVER_S
 
     def add(self, one: Segment) -> None:
         """One more segment of it."""
@@ -137,18 +137,18 @@ SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy
 SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
 POWER_PARTS, MEMORY_PARTS = 12, 16
 
-LIMITS_W: Mapping[str, float] = {
+# Power limits of GPU models (their data sheets), where the site does not collect them.
+_LIMITS_W: Mapping[str, float] = {
     "NVIDIA A100-SXM4-40GB": 400.0,
     "NVIDIA A100-SXM4-80GB": 400.0,
     "NVIDIA H100 80GB HBM3": 700.0,
     "NVIDIA H200": 700.0,
     "NVIDIA L40S": 350.0,
 }
-"""Power limits of GPU models (their data sheets), where the site does not collect them."""
 
-SURE_S = 600.0
-"""The highest clock of a GPU model is the mean of a window of so long: one of few readings would
-say that all others are held back."""
+# The highest clock of a GPU model is the mean of a window of so long: one of few readings would
+# say that all others are held back.
+_SURE_S = 600.0
 
 
 class SeenKind(NamedTuple):
@@ -204,7 +204,7 @@ class Survey:
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
-            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= SURE_S else None),
+            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= _SURE_S else None),
             (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
@@ -221,7 +221,7 @@ class Survey:
 
     def limit_w(self, model: str) -> float:
         """Power limit: as it was read, of the data sheet, or the most that a card drew."""
-        read = self.limits_w.get(model) or LIMITS_W.get(model)
+        read = self.limits_w.get(model) or _LIMITS_W.get(model)
         return max(read or 0.0, self.most_w.get(model, 0.0), self.idle_power_w(model) + 1)
 
     def memory_mib(self, model: str) -> float | None:
@@ -363,14 +363,14 @@ def _held_several(segments: Iterable[Segment]) -> set[Owner]:
     return found
 
 
-LEAST_GAIN = 0.03
-"""Of what a set costs without the job: a fault of one can end all, so less is not worth it."""
+# Of what a set costs without the job: a fault of one can end all, so less is not worth it.
+_LEAST_GAIN = 0.03
 
-Members: TypeAlias = tuple[int, ...]
-"""Kinds of a set by their numbers, ascending."""
+# Kinds of a set by their numbers, ascending.
+_Members: TypeAlias = tuple[int, ...]
 
-_Found: TypeAlias = Counter[tuple[Members, int]]
-"""Sets with their level, and how many of each."""
+# Sets with their level, and how many of each.
+_Found: TypeAlias = Counter[tuple[_Members, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,7 +386,7 @@ class PackedSet:
         lag_cards: Cards that this takes, 1 for as long as the set runs.
     """
 
-    members: Members
+    members: _Members
     speeds: tuple[float, ...]
     shares: tuple[float, ...]
     floors: tuple[float, ...]
@@ -426,26 +426,26 @@ class Packer:
     kinds: Sequence[SeenKind]
     answers: SetAnswers
     alone: Floats = field(init=False)
-    row: Callable[[Members, int], _Row] = field(init=False)
-    set_of: Callable[[Members, int], PackedSet] = field(init=False)
+    row: Callable[[_Members, int], _Row] = field(init=False)
+    set_of: Callable[[_Members, int], PackedSet] = field(init=False)
     _packed: dict[frozenset[tuple[int, int]], _Found] = field(
         default_factory=dict[frozenset[tuple[int, int]], _Found]
     )
-    _costs: dict[tuple[Members, int], float] = field(
-        default_factory=dict[tuple[Members, int], float]
+    _costs: dict[tuple[_Members, int], float] = field(
+        default_factory=dict[tuple[_Members, int], float]
     )
 
     def __post_init__(self) -> None:
         placing, power_w = self.answers.placing, self.answers.many.alone.power_w
         self.alone = placing.per_card + placing.per_w * power_w[: len(self.kinds), 0]
-        self.row = functools.lru_cache(maxsize=MOST_KEPT)(self._asked)
+        self.row = functools.lru_cache(maxsize=_MOST_KEPT)(self._asked)
         self.set_of = functools.cache(self._described)
 
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
         key = frozenset(counts.items())
         if key not in self._packed:
-            if len(self._packed) > MOST_KEPT:
+            if len(self._packed) > _MOST_KEPT:
                 self._packed.clear()
             sm = self.answers.many.alone.sm[:, 0]
             orders = (sorted(counts, key=lambda n: (sign * sm[n], n)) for sign in (-1, 1))
@@ -456,7 +456,7 @@ class Packer:
         return self._packed[key]
 
     def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> _Found:
-        left, found = dict(counts), Counter[tuple[Members, int]]()
+        left, found = dict(counts), Counter[tuple[_Members, int]]()
         for seed in order:
             while left.get(seed, 0) > 0:
                 members, level = self._best((seed,), left)
@@ -467,7 +467,7 @@ class Packer:
                 found[members, level] += times
         return found
 
-    def _best(self, members: Members, left: Mapping[int, int]) -> tuple[Members, int]:
+    def _best(self, members: _Members, left: Mapping[int, int]) -> tuple[_Members, int]:
         """A set with whoever gains it most, as long as anybody does."""
         level = 0
         while len(members) < MOST_JOBS:
@@ -485,7 +485,7 @@ class Packer:
             self._costs[members, level] = float(row.costs[free[best]])
         return members, level
 
-    def _asked(self, members: Members, level: int) -> _Row:
+    def _asked(self, members: _Members, level: int) -> _Row:
         """What each further kind would gain a set, at each level, all at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
@@ -509,10 +509,12 @@ class Packer:
         before = self.cost(members, level)
         gains = before + self.alone - cheapest
         return _Row(
-            gains=np.where(gains > LEAST_GAIN * before, gains, -np.inf), levels=best, costs=cheapest
+            gains=np.where(gains > _LEAST_GAIN * before, gains, -np.inf),
+            levels=best,
+            costs=cheapest,
         )
 
-    def cost(self, members: Members, level: int) -> float:
+    def cost(self, members: _Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""
         if len(members) == 1:
             return float(self.alone[members[0]])
@@ -524,7 +526,7 @@ class Packer:
         )
         return float(placing.per_card + placing.per_w * one.power_w + behind)
 
-    def _described(self, members: Members, level: int) -> PackedSet:
+    def _described(self, members: _Members, level: int) -> PackedSet:
         """What a set of two or more does, or what a job does alone."""
         many, size = self.answers.many, len(members)
         rows = np.full((1, MOST_JOBS), len(self.kinds))
@@ -582,14 +584,14 @@ def make_packer(
     return Packer(kinds, set_answers(make_placing(named, [pool], aim, prices), 0))
 
 
-MOST_KEPT = 20_000
-"""Answers that are kept, of each sort; a row has a number for each kind."""
+# Answers that are kept, of each sort; a row has a number for each kind.
+_MOST_KEPT = 20_000
 
 SLOT_S = 900.0
 """Whoever is there in the middle of a slot is taken to be there for all of it."""
 
-MOST_TEAMS = 20_000
-"""Sets by the names of their jobs that are counted; the rarest are forgotten beyond twice this."""
+# Sets by the names of their jobs that are counted; the rarest are forgotten beyond twice this.
+_MOST_TEAMS = 20_000
 
 ALL = "all"
 """Everybody may share with everybody."""
@@ -599,7 +601,7 @@ class SetKey(NamedTuple):
     """A set of kinds on a GPU model."""
 
     model: str
-    members: Members
+    members: _Members
     level: int
 
 
@@ -610,8 +612,8 @@ class Team(NamedTuple):
     key: SetKey
 
 
+# Jobs that may share, in one slot: their names by the numbers of their kinds.
 _Group: TypeAlias = dict[int, list[Workload]]
-"""Jobs that may share, in one slot: their names by the numbers of their kinds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -758,7 +760,7 @@ class Walk:
                 walked.teams[Team(jobs, key)] += hours
                 for job in jobs:
                     walked.shared[job] += hours
-        if len(walked.teams) > 2 * MOST_TEAMS:
-            for team, _ in heapq.nsmallest(MOST_TEAMS, walked.teams.items(), key=lambda t: t[1]):
+        if len(walked.teams) > 2 * _MOST_TEAMS:
+            for team, _ in heapq.nsmallest(_MOST_TEAMS, walked.teams.items(), key=lambda t: t[1]):
                 del walked.teams[team]
         return alone

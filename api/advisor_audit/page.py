@@ -15,8 +15,8 @@ from advisor_audit.audit import Audit, HeldBy, HostSet, SeenJob, SharingSet
 
 _STYLE = Path(__file__).with_name("page.css")
 
+# Rows of tables; JSON has more.
 _SETS, _JOBS = 30, 100
-"""Rows of tables; JSON has more."""
 
 _WORDS = (
     ("measured", "read from the series"),

@@ -2,7 +2,7 @@
 
 It sees a page of one GPU at a time and keeps a few numbers of it in between, so that its memory
 does not grow with the time that is read. Nothing is made up: a time in which nothing was seen
-belongs to nobody, unless it is shorter than `PATIENCE_S` and the same job is there on both sides.
+belongs to nobody, unless it is shorter than `_PATIENCE_S` and the same job is there on both sides.
 """
 
 import math
@@ -237,19 +237,19 @@ def _runs(codes: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
     return [(a, b, int(codes[a])) for a, b in pairwise(edges)]
 
 
-PATIENCE_S = 300.0
-"""A gap, or a label that is missing, is bridged up to this long; a job that is quiet for longer
-has paused."""
+# A gap, or a label that is missing, is bridged up to this long; a job that is quiet for longer
+# has paused.
+_PATIENCE_S = 300.0
 
 HELD_MIB = 200.0
 """Somebody holds a GPU of which more memory is in use, where no label says so."""
 
-QUIET_PERCENT = 1.0
-"""Activity of a job that waits."""
+# Activity of a job that waits.
+_QUIET_PERCENT = 1.0
 
-CHANGED_PERCENT, CHANGED_DEVIATIONS = 10.0, 3.0
-"""How far a block is from the mean of its phase where the load has changed: at least so many points
-of activity, and so many standard deviations of the phase's own blocks."""
+# How far a block is from the mean of its phase where the load has changed: at least so many points
+# of activity, and so many standard deviations of the phase's own blocks.
+_CHANGED_PERCENT, _CHANGED_DEVIATIONS = 10.0, 3.0
 
 _State: TypeAlias = Literal["busy", "paused", "free", "shared", "mig", "unseen"]
 
@@ -396,18 +396,18 @@ def _by_turns(frame: _Frame, watched: Watched) -> Codes:
     A pod that comes back within minutes after another one was there has never left: around each
     return the GPU is shared, for as long as a return is waited for.
     """
-    held, patience = frame.page.held, math.ceil(PATIENCE_S / frame.step_s)
+    held, patience = frame.page.held, math.ceil(_PATIENCE_S / frame.step_s)
     found = held.copy()
     for first, last, code in _runs(held):
         if code < 0:
             continue
         owner, begin_s = frame.page.owners[code], frame.at(first)
-        recent = [turn for turn in watched.turns if begin_s - turn[1] <= PATIENCE_S]
+        recent = [turn for turn in watched.turns if begin_s - turn[1] <= _PATIENCE_S]
         if any(owner == earlier for earlier, _ in recent[:-1]):
             watched.turned_s = begin_s
             before = found[max(0, first - patience) : first]
             before[before >= 0] = SEVERAL
-        shared_s = max(0.0, min(frame.at(last), watched.turned_s + PATIENCE_S) - begin_s)
+        shared_s = max(0.0, min(frame.at(last), watched.turned_s + _PATIENCE_S) - begin_s)
         found[first : first + round(shared_s / frame.step_s)] = SEVERAL
         watched.turns = (*(one for one in recent if one[0] != owner), (owner, frame.at(last)))
     return found
@@ -415,10 +415,10 @@ def _by_turns(frame: _Frame, watched: Watched) -> Codes:
 
 def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes:
     """Who held it at each step; jobs that no label names are told by memory and activity."""
-    page, patience = frame.page, PATIENCE_S / frame.step_s
+    page, patience = frame.page, _PATIENCE_S / frame.step_s
     seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
     used = page.first_of((USED,))
-    taken = (used > HELD_MIB) | (np.isnan(used) & (frame.activity > QUIET_PERCENT))
+    taken = (used > HELD_MIB) | (np.isnan(used) & (frame.activity > _QUIET_PERCENT))
     held = np.where(seen | (page.held != NOBODY), page.held, _UNSEEN)
     for first, last, is_unnamed in _runs(np.where((held == NOBODY) & taken, 1, 0)):
         if not is_unnamed:
@@ -439,8 +439,8 @@ def _before(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -
     begin_s, seen = frame.at(len(held)), np.flatnonzero(held != _UNSEEN)
     if len(seen):
         last = int(seen[-1])
-        return int(held[last]) if begin_s - frame.at(last + 1) <= PATIENCE_S else NOBODY
-    if watched.owner is None or begin_s - watched.seen_s > PATIENCE_S:
+        return int(held[last]) if begin_s - frame.at(last + 1) <= _PATIENCE_S else NOBODY
+    if watched.owner is None or begin_s - watched.seen_s > _PATIENCE_S:
         return NOBODY
     if watched.owner not in owners:
         owners.append(watched.owner)
@@ -458,7 +458,7 @@ def _bridged(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) 
         else:
             before = next((n for n, one in enumerate(owners) if one == watched.owner), NOBODY)
             since_s = frame.at(last) - watched.seen_s
-        if before == held[last] and since_s <= PATIENCE_S:
+        if before == held[last] and since_s <= _PATIENCE_S:
             found[first:last] = before
     return found
 
@@ -467,14 +467,14 @@ def _of_owner(
     frame: _Frame, owner: Owner, watched: Watched, first: int, last: int
 ) -> Iterator[Segment]:
     """A stretch of one job: busy and paused parts, and changes of load in the former."""
-    if owner != watched.owner or frame.at(first) - watched.seen_s > PATIENCE_S:
+    if owner != watched.owner or frame.at(first) - watched.seen_s > _PATIENCE_S:
         watched.owner, watched.quiet_s = owner, 0.0
         watched.phase, watched.blocks = 0, (0, 0.0, 0.0)
-    quiet = np.where(frame.activity[first:last] < QUIET_PERCENT, 1, 0)
+    quiet = np.where(frame.activity[first:last] < _QUIET_PERCENT, 1, 0)
     for a, b, is_quiet in _runs(quiet):
         long_s = (b - a) * frame.step_s + (watched.quiet_s if a == 0 else 0.0)
         watched.quiet_s = long_s if is_quiet else 0.0
-        quiet[a:b] = is_quiet and long_s > PATIENCE_S
+        quiet[a:b] = is_quiet and long_s > _PATIENCE_S
     for a, b, paused in _runs(quiet):
         if paused:
             yield frame.segment(first + a, first + b, "paused", owner, watched.phase)
@@ -520,5 +520,5 @@ def _side(mean: float, blocks: Blocks) -> int:
     number, middle, squares = blocks
     if number < 2:
         return 0
-    wide = max(CHANGED_PERCENT, CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
+    wide = max(_CHANGED_PERCENT, _CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
     return 0 if abs(mean - middle) <= wide else int(math.copysign(1, mean - middle))

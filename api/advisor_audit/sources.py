@@ -69,7 +69,7 @@ _UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class _Adapter:
     """How a program writes the metrics of GPUs.
 
     Attributes:
@@ -89,8 +89,9 @@ class Adapter:
     cut: str = ""
 
 
-ADAPTERS = (
-    Adapter(
+# Programs whose metrics are read; each name and unit is quoted from the source that is named.
+_ADAPTERS = (
+    _Adapter(
         program="dcgm-exporter",
         gpu=(_UUID, "uuid", "gpu_uuid"),
         labels={_MODEL: ("modelname",), _HOST: ("hostname",), _INSTANCE: ("gpu_i_id",)},
@@ -107,7 +108,7 @@ ADAPTERS = (
         },
     ),
     # NVIDIA/gpu-monitoring-tools: etc/dcgm-exporter/1.x-compatibility-metrics.csv.
-    Adapter(
+    _Adapter(
         program="dcgm-exporter 1.x",
         gpu=("uuid", _UUID),
         metrics={
@@ -126,7 +127,7 @@ ADAPTERS = (
     # ROCm/device-metrics-exporter: pkg/amdgpu/gpuagent/gpuagent_gpu_metrics.go; its examples set
     # the prefix amd_. The serial number is there by default, the UUID is not.
     *(
-        Adapter(
+        _Adapter(
             program="AMD's device-metrics-exporter",
             gpu=("gpu_uuid", "serial_number"),
             labels={
@@ -156,7 +157,7 @@ ADAPTERS = (
         for prefix in ("", "amd_")
     ),
     # utkuozdemir/nvidia_gpu_exporter: internal/integration/testdata, docs/METRICS.md.
-    Adapter(
+    _Adapter(
         program="nvidia_gpu_exporter",
         gpu=("uuid",),
         labels={_MODEL: ("name",)},
@@ -174,7 +175,7 @@ ADAPTERS = (
         },
     ),
     # plazonic/nvidia_gpu_prometheus_exporter: main.go, which writes GPM's percents as parts of 1.
-    Adapter(
+    _Adapter(
         program="the GPU exporter of jobstats",
         gpu=("uuid",),
         labels={_MODEL: ("name",), "user": ("userid",)},
@@ -190,7 +191,7 @@ ADAPTERS = (
     ),
     # guilbaults/slurm-job-exporter: slurm-job-exporter.py. Its utilisation is SM activity by DCGM,
     # its default; by --monitor=nvml it is GPU activity, and a job then seems to use more SMs.
-    Adapter(
+    _Adapter(
         program="slurm-job-exporter",
         gpu=("instance/gpu",),
         labels={_MODEL: ("gpu_type",), _HOST: ("instance",)},
@@ -203,7 +204,7 @@ ADAPTERS = (
         },
     ),
     # What nvidia-smi --query-gpu=... --format=csv writes above its columns (--help-query-gpu).
-    Adapter(
+    _Adapter(
         program="nvidia-smi --format=csv",
         gpu=("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index"),
         labels={_MODEL: ("name", "gpu_name"), _HOST: ("hostname",)},
@@ -223,33 +224,32 @@ ADAPTERS = (
         },
     ),
 )
-"""Programs whose metrics are read; each name and unit is quoted from the source that is named."""
 
 METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         channel: {
             name: scale
-            for adapter in ADAPTERS
+            for adapter in _ADAPTERS
             for name, scale in adapter.metrics.get(channel, {}).items()
         }
-        for channel in dict.fromkeys(one for adapter in ADAPTERS for one in adapter.metrics)
+        for channel in dict.fromkeys(one for adapter in _ADAPTERS for one in adapter.metrics)
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
 
-NAMES = frozenset(name for names in METRICS.values() for name in names)
-"""Of all metrics that are asked for."""
+# Of all metrics that are asked for.
+_NAMES = frozenset(name for names in METRICS.values() for name in names)
 
 _ADAPTER_OF = {
     name: adapter
-    for adapter in ADAPTERS
+    for adapter in _ADAPTERS
     for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
     if name
 }
-_LOG_LABELS = (*ADAPTERS[-1].gpu, *(one for of in ADAPTERS[-1].labels.values() for one in of))
-_INFOS = frozenset(adapter.info for adapter in ADAPTERS if adapter.info)
+_LOG_LABELS = (*_ADAPTERS[-1].gpu, *(one for of in _ADAPTERS[-1].labels.values() for one in of))
+_INFOS = frozenset(adapter.info for adapter in _ADAPTERS if adapter.info)
+# Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not.
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
-"""Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not."""
 
 ACTIVITY = (SM_ACTIVE, BUSY)
 """What tells a job at work from one that waits, the best first."""
@@ -283,7 +283,7 @@ def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
     }
 
 
-def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+def _known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     """Labels of a row with those that dcgm-exporter would write beside them."""
     adapter = _ADAPTER_OF.get(labels.get("__name__", ""))
     if adapter is None:
@@ -305,7 +305,7 @@ def known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 def _without_copies(names: Iterable[str]) -> frozenset[str]:
     """Those that are read: rows of a job would count a GPU again that has rows of its own."""
-    known = NAMES & set(names)
+    known = _NAMES & set(names)
     own = frozenset(one for one in known if "/" not in _ADAPTER_OF[one].gpu[0])
     return own or known
 
@@ -313,11 +313,11 @@ def _without_copies(names: Iterable[str]) -> frozenset[str]:
 def _seen_instead(names: Iterable[str]) -> str:
     """Why names are not enough."""
     there = set(names)
-    if known := sorted({_ADAPTER_OF[one].program for one in NAMES & there}):
-        labels = sorted({label for one in NAMES & there for label in _ADAPTER_OF[one].gpu})
+    if known := sorted({_ADAPTER_OF[one].program for one in _NAMES & there}):
+        labels = sorted({label for one in _NAMES & there for label in _ADAPTER_OF[one].gpu})
         return f"it is {' and '.join(known)}, and no row has one of the labels {', '.join(labels)}"
     few = sorted(filter(str.isidentifier, there))[:5]
-    programs = dict.fromkeys(adapter.program for adapter in ADAPTERS)
+    programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
     what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
     return f"it has {what}, and none of {', '.join(programs)}"
 
@@ -368,7 +368,7 @@ class SeriesFile:
         families: Sequence[Family] = FAMILIES,
         url: str = "",
     ) -> None:
-        self.url, self.step_s, self.asked = url or str(path), step_s, Asked()
+        self.url, self.step_s, self.asked = url or str(path), step_s, _Asked()
         self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
@@ -379,7 +379,7 @@ class SeriesFile:
             gpu = gpu_of(one.labels)
             if gpu and one.metric in _INFOS:
                 self._models[gpu] = one.labels.get(_MODEL, "")
-            elif gpu and one.times_s and one.metric in NAMES:
+            elif gpu and one.times_s and one.metric in _NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
         self.metrics = metrics_for(_without_copies(names))
         self.carriers = frozenset(carriers)
@@ -457,7 +457,7 @@ def as_series(path: Path, folder: Path) -> Path:
     Raises:
         InputError: it cannot be read, or is cut off.
     """
-    made, columns = folder / "made.jsonl", {n for n in NAMES if _ADAPTER_OF[n] is ADAPTERS[-1]}
+    made, columns = folder / "made.jsonl", {n for n in _NAMES if _ADAPTER_OF[n] is _ADAPTERS[-1]}
     made.unlink(missing_ok=True)
     with (
         InputError.instead_of(OSError, f"{path} cannot be read"),
@@ -504,7 +504,7 @@ def _series(line: Mapping[str, Any]) -> Series:
     times_s = [float(t) for t, _ in values]
     if not all(map(math.isfinite, times_s)):
         raise ValueError("a time is no number")
-    return Series(known_labels(labels), times_s, [float(v) for _, v in values])
+    return Series(_known_labels(labels), times_s, [float(v) for _, v in values])
 
 
 GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
@@ -533,8 +533,8 @@ def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
     return re.sub(r"^([^/]*//)[^/]*@", r"\1", url), account if any(account) else None
 
 
+# Status, body, and the seconds after which it may be asked again.
 _Answer: TypeAlias = tuple[int, bytes, float | None]
-"""Status, body, and the seconds after which it may be asked again."""
 
 
 class _TooMuchError(Exception):
@@ -542,7 +542,7 @@ class _TooMuchError(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class _Asked:
     """What the server was asked so far.
 
     Attributes:
@@ -585,7 +585,7 @@ class Prometheus:
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked, self.families = Asked(), families
+        self.asked, self.families = _Asked(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
@@ -606,7 +606,7 @@ class Prometheus:
                 if gpus := frozenset(
                     gpu
                     for one in values
-                    if (gpu := one if others else gpu_of(known_labels({**row, label: one})))
+                    if (gpu := one if others else gpu_of(_known_labels({**row, label: one})))
                 ):
                     self._named[name] = label, gpus
                     break
@@ -624,7 +624,7 @@ class Prometheus:
             for name in sorted(_INFOS.intersection(names))
             for one in self._listed("series", {**span, "match[]": name})
             if isinstance(one, dict)
-            for labels in [known_labels(cast("dict[str, str]", one))]
+            for labels in [_known_labels(cast("dict[str, str]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), GPUS_OF_PAGE)
@@ -652,7 +652,7 @@ class Prometheus:
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if name in METRICS[ENERGY] else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-            named = replace(one, labels=known_labels({**one.labels, "__name__": name}))
+            named = replace(one, labels=_known_labels({**one.labels, "__name__": name}))
             yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
@@ -896,8 +896,8 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 
 EVERY_S = 10.0
-LINE_S = 60.0
-"""A line holds so much: what is written survives an interruption."""
+# A line holds so much: what is written survives an interruption.
+_LINE_S = 60.0
 
 _Row: TypeAlias = tuple[Mapping[str, str], float]
 
@@ -925,7 +925,7 @@ def record(
             for labels, value in read():
                 waiting[tuple(sorted(labels.items()))].append((now_s, value))
             over = now_s - begin_s >= span_s
-            if now_s - written_s >= LINE_S:
+            if now_s - written_s >= _LINE_S:
                 _write(path, waiting)
                 written_s = now_s
             on_progress(min(span_s, now_s - begin_s))
@@ -960,8 +960,8 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         # As Prometheus calls it; not every exporter says of which host it is.
         instance = urlsplit(url).netloc.rpartition("@")[2]
         for name, labels, value in _rows_of(url):
-            if name in NAMES or name in _INFOS:
-                yield known_labels({"instance": instance, **labels, "__name__": name}), value
+            if name in _NAMES or name in _INFOS:
+                yield _known_labels({"instance": instance, **labels, "__name__": name}), value
 
 
 def see_exporters(urls: Sequence[str]) -> None:
@@ -983,7 +983,7 @@ def _rows_of(url: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
     """Of a counter the parser ends the name with _total; one that has it in itself keeps it."""
     for name, labels, value in samples(fetch(url), prefix=""):
         whole = f"{name}_total"
-        yield whole if whole in NAMES else name, labels, value
+        yield whole if whole in _NAMES else name, labels, value
 
 
 def read_host(host: HostGpus) -> Iterator[_Row]:

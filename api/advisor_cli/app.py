@@ -21,6 +21,9 @@ from advisor.settings import read_settings
 from advisor_cli.console import as_json_text, say, with_places
 from advisor_cli.lazy import HELP, LazyGroup, imported
 
+# Commands in the order of the help, with its line. Each is a module that has an `app` or a
+# function of the same name, and is imported when it is called: all together they load every
+# component.
 _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "replicas": "How many copies of a job run on one GPU, and what ends their number?",
@@ -52,9 +55,6 @@ _COMMANDS = {
     "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
     "slurm": "Batch jobs that share a GPU: who meets whom, and the agent of each node.",
 }
-"""Commands in the order of the help, with its line. Each is a module that has an `app` or a
-function of the same name, and is imported when it is called: all together they load every
-component."""
 
 _ROOMS = {
     "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
@@ -69,6 +69,7 @@ _MODULES = {
 }
 
 
+# The extra that has what a command needs next to what every installation has; else `advise`.
 _EXTRAS = {
     **dict.fromkeys(("recommend", "replicas", "place", "audit", "drift", "power"), "advise"),
     **dict.fromkeys(("launch", "run"), "advise"),
@@ -77,19 +78,18 @@ _EXTRAS = {
     "kubernetes": "kubernetes",
     "slurm": "client",
 }
-"""The extra that has what a command needs next to what every installation has; else `advise`."""
 
+# The extra of a module that only some ways of a command need.
 _EXTRAS_OF = {
     "submitit": "slurm", "ray": "ray", "jinja2": "train", "sklearn": "train",
     "opentelemetry": "otel",
 }  # fmt: skip
-"""The extra of a module that only some ways of a command need."""
 
-SCRIPTS = ("advisor", DISTRIBUTION)
-"""Names under which it is installed; Intel Advisor's command line has the first one, too."""
+# Names under which it is installed; Intel Advisor's command line has the first one, too.
+_SCRIPTS = ("advisor", DISTRIBUTION)
 
+# Options and arguments that are none; the class has no public name of its own.
 _UsageError: Any = typer.BadParameter.__base__
-"""Options and arguments that are none; the class has no public name of its own."""
 
 
 def load(name: str) -> Any:
@@ -175,7 +175,7 @@ def main() -> None:
     stdout, name = _copy_of_stdout(), Path(sys.argv[0]).name
     try:
         # Completion asks for the variable of the name of the script that was called.
-        app(prog_name=name if name in SCRIPTS else SCRIPTS[0])
+        app(prog_name=name if name in _SCRIPTS else _SCRIPTS[0])
     except SystemExit as stopped:
         # Typer and Rich stop with 1 where the reader of a pipe is gone.
         if stopped.code == 1 and stdout is not None and _nobody_reads(stdout):

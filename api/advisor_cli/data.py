@@ -27,8 +27,8 @@ _Kind: TypeAlias = Annotated[
     RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
 ]
 
+# How many jobs or pairs are named before something is deleted.
 _NAMED = 5
-"""How many jobs or pairs are named before something is deleted."""
 
 _RECORDS: dict[RecordKind, type[Record]] = {
     "solo": SoloPoint,

@@ -67,7 +67,7 @@ from advisor_profiling.testbed import find_gpus, with_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class _Rules:
     """Where and how those that run together are kept, and when they are ended.
 
     Each as `LaunchRequest` has it.
@@ -151,7 +151,7 @@ def launch(
             autocompletion=job_names,
         ),
     ],
-    rules: Rules,
+    rules: _Rules,
     limits: LimitOptions,
     then: Annotated[
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")

@@ -155,8 +155,8 @@ def _log_tail(folder: LaunchFolder) -> str:
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
+# Columns that a narrow screen does without: of a number that is cut off nobody sees that it is.
 _SPARE = ("units", "memory")
-"""Columns that a narrow screen does without: of a number that is cut off nobody sees that it is."""
 
 
 def table(status: LaunchStatus, width: int) -> Group:
@@ -227,7 +227,7 @@ def _predicted_saved(status: LaunchStatus) -> float | None:
     return forecast.energy_saved and forecast.energy_saved.value
 
 
-def moves(status: LaunchStatus) -> Iterator[str]:
+def _moves(status: LaunchStatus) -> Iterator[str]:
     """Who came and who left while others ran, in the order of time; UTC."""
     came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
     # Who was stopped with the launch has not left the others; who was ended for one has a reason.
@@ -281,7 +281,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
     if only_set := [job.job for job in status.jobs if job.proof == "set"]:
         yield f"limit of {listed(only_set)}: set, not read back from the job"
-    yield from moves(status)
+    yield from _moves(status)
     if status.silent_s is not None:
         yield (
             f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
@@ -391,7 +391,7 @@ def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
 
 def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     """Jobs that came and left, and what a job that joined did beside what was predicted."""
-    for n, text in enumerate(moves(status)):
+    for n, text in enumerate(_moves(status)):
         yield "" if n else "Moves", text
     for job in status.jobs:
         seat = job.job, job.share_percent

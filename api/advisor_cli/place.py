@@ -47,11 +47,11 @@ MAX_JOBS = 100_000
 _ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
 
-Entry: TypeAlias = tuple[str, int, float | None]
-"""Name of equal jobs, how many they are, and seconds of work of each; None: not given."""
+# Name of equal jobs, how many they are, and seconds of work of each; None: not given.
+_Entry: TypeAlias = tuple[str, int, float | None]
 
 
-def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
+def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
     """Jobs in the order in which they were given.
 
     Args:
@@ -83,7 +83,7 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[Entry]:
     return entries
 
 
-def _entry(place: str, text: str) -> Entry:
+def _entry(place: str, text: str) -> _Entry:
     found = _ENTRY.fullmatch(text)
     if not found or (count := int(found[2] or 1)) < 1:
         raise _no_entry(place, text)
@@ -241,14 +241,14 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
 
 _WIDTH = 110
 
+# Part of a time that a person takes for none.
 _SAME = 0.005
-"""Part of a time that a person takes for none."""
 
+# GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
 _GPUS = 12
-"""GPUs of a queue whose jobs are listed; there can be thousands, and --json has all."""
 
+# Sets that the first lines name.
 _FEW = 4
-"""Sets that the first lines name."""
 
 
 def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:

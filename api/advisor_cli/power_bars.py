@@ -6,8 +6,8 @@ from advisor.core.objectives import Interval
 from advisor.wire.answers import MARKS, NOT_IDENTIFIED, PowerParts
 from advisor_cli.console import plain_table, print_table
 
-BAR = 50
-"""Characters from 0 to the power limit."""
+# Characters from 0 to the power limit.
+_BAR = 50
 
 _LETTERS: Mapping[str, str] = {
     "floor": "f",
@@ -28,8 +28,8 @@ def bar(components_w: Mapping[str, Interval], most_w: float) -> str:
     drawn, reached_w = "", 0.0
     for name, value in components_w.items():
         reached_w += value.value
-        drawn += _LETTERS[name] * (round(BAR * reached_w / most_w) - len(drawn))
-    return drawn.ljust(BAR, ".")
+        drawn += _LETTERS[name] * (round(_BAR * reached_w / most_w) - len(drawn))
+    return drawn.ljust(_BAR, ".")
 
 
 def letters() -> str:
@@ -43,7 +43,7 @@ def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:
     most_w = max(p.power_w + max(p.headroom_w or 0.0, 0.0) for _, p in rows)
     headings = (first, "W", "left, W", "parts", *_LETTERS)
     cells = ((name, *_cells(power, most_w)) for name, power in rows)
-    print_table(plain_table(headings, cells, headings), width=4 * BAR)
+    print_table(plain_table(headings, cells, headings), width=4 * _BAR)
 
 
 def _cells(power: PowerParts, most_w: float) -> Iterable[str]:

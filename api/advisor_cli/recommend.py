@@ -193,13 +193,13 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
-        show_chart(plot(r))
+        show_chart(_plot(r))
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
 
 
-def plot(r: Decision, width: int = 78, height: int = 16) -> str:
+def _plot(r: Decision, width: int = 78, height: int = 16) -> str:
     """The objective of every split, next to no limit and one after the other, as text."""
     import plotext
 
@@ -228,13 +228,13 @@ def _rates(r: Decision) -> Iterator[str]:
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
         speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        yield f"{profile.job} {slower(part.speed.value)}: {rate}, {speed}"
+        yield f"{profile.job} {_slower(part.speed.value)}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
 
 
-def slower(speed: float) -> str:
+def _slower(speed: float) -> str:
     """How long a job takes, for one that takes 1 alone."""
     return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
 

@@ -43,8 +43,8 @@ from advisor_cli.console import (
 )
 from advisor_cli.launch_text import speed_text
 
+# Who has named no service does not wait for one that hangs.
 _SERVICE = "http://127.0.0.1:8765"
-"""Who has named no service does not wait for one that hangs."""
 
 _Look = Callable[[], Overview]
 

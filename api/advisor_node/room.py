@@ -89,9 +89,9 @@ def parse_progress(data: bytes) -> ProgressReading | None:
 TenantOf = Callable[[int], str | None]
 """The uid of the pod or batch job of a process; None: of none."""
 
-Probe = Callable[[Share, int | None], int | None]
-"""The SMs that the driver gives to a process under a share, of a user by number; raises a
-`LimitNotProvenError`."""
+# The SMs that the driver gives to a process under a share, of a user by number; raises a
+# `LimitNotProvenError`.
+_Probe = Callable[[Share, int | None], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
 
 
 def prove(
-    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: Probe, known: TenantProof
+    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: _Probe, known: TenantProof
 ) -> TenantProof:
     """Look at a job's limit once.
 
@@ -323,12 +323,12 @@ class _GpuMeter:
         if before is None or self.metered is None or self.metered.seconds == before.seconds:
             return
         grown, loads = self.metered.since(before), [one.load(self._units_total) for one in meters]
-        parts = divide_energy(grown.joules, grown.seconds, idle_power_w(meters), loads)
+        parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
         for meter, part in zip(meters, parts, strict=True):
             meter.energy_j = (meter.energy_j or 0.0) + part.value
 
 
-def idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
+def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     """Of the GPU that these use, as their profiles know it; the least, since none is below it."""
     known = [meter.reference.idle_power_w for meter in meters]
     return min((power_w for power_w in known if power_w is not None), default=None)
@@ -439,7 +439,7 @@ class _Daemon(Protocol):
         ...
 
     def prove(self, share: Share, user: int | None) -> int | None:
-        """The SMs that it gives to a process of a user under a share; see `proof.Probe`."""
+        """The SMs that it gives to a process of a user under a share; see `_Probe`."""
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
@@ -728,7 +728,7 @@ class Overlap(Generic[T]):
             self._gpu,
             parts,
             [meter.reference.rate_at(meter.tenant.share.percent) for meter in self.meters],
-            idle_power_w(self.meters),
+            _idle_power_w(self.meters),
             (*((LIMIT_BROKEN,) if not_proven else ()), *sorted(self._flags)),
             launch_id="-".join([*who, *([f"again{self._before}"] if self._before else [])]),
             power_w=self._joules.rate(),

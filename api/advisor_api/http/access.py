@@ -24,22 +24,22 @@ from starlette.routing import BaseRoute
 from advisor_api.http.limits import Buckets
 from advisor_data.state import Token
 
+# So a revoked token is refused after a second at the latest.
 _REMEMBERED_S = 1.0
-"""So a revoked token is refused after a second at the latest."""
 
+# Good tokens that are kept, and as many wrong ones next to them.
 _KEPT = 4096
-"""Good tokens that are kept, and as many wrong ones next to them."""
 
+# Secrets of one read.
 _AT_ONCE = 500
-"""Secrets of one read."""
 
 _SECRET = re.compile(r"adv_[A-Za-z0-9_-]{20,100}")
 
+# Wrong secrets of an address that are reported as wrong; more get 429, and no line in the log.
 _WRONG_PER_S, _WRONG_BURST = 20.0, 100
-"""Wrong secrets of an address that are reported as wrong; more get 429, and no line in the log."""
 
+# When a secret was looked up, and what was found.
 _Looked = tuple[float, Token | None]
-"""When a secret was looked up, and what was found."""
 
 
 class TokenCache:
@@ -203,8 +203,8 @@ Launcher: TypeAlias = Annotated[Caller, Depends(_Needs("launch"))]
 Admin: TypeAlias = Annotated[Caller, Depends(_Needs("admin"))]
 """The parameter of a route that changes models or reads the audit log."""
 
+# Process, user and group (`struct ucred` of Linux).
 _CREDENTIALS = struct.Struct("3i")
-"""Process, user and group (`struct ucred` of Linux)."""
 
 
 @dataclass(frozen=True, slots=True)

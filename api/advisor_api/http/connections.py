@@ -232,8 +232,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
+# Header fields of an offer, and what `Connection` says of them.
 _OFFERS = (b"upgrade", b"http2-settings")
-"""Header fields of an offer, and what `Connection` says of them."""
 
 
 def without_offer(

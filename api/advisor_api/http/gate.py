@@ -104,6 +104,8 @@ def family(
     return found
 
 
+# On every answer that has not its own: scripts, styles and data come from here alone, nobody may
+# frame a page, and nothing is kept.
 _HEADERS = [
     (
         b"content-security-policy",
@@ -115,16 +117,14 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-"""On every answer that has not its own: scripts, styles and data come from here alone, nobody may
-frame a page, and nothing is kept."""
 
 _JSON = (b"content-type", b"application/json")
 
+# Logged where the client went away before its answer.
 _GONE = 499
-"""Logged where the client went away before its answer."""
 
+# A body counts as a further request for each this many bytes: to read them takes about as long.
 _BYTES_OF_A_REQUEST = 2048
-"""A body counts as a further request for each this many bytes: to read them takes about as long."""
 
 _LONGEST_PATH = 200
 

@@ -17,11 +17,11 @@ from advisor.core.wording import shown
 from advisor.scrape.fetch import is_loopback
 from advisor_api.http.options import ServeOptions
 
+# A name, or an IPv6 address in brackets, and a port.
 _HOST = re.compile(r"(?:\[(?P<address>[^]]+)\]|(?P<name>[^:[][^:]*))(?::[0-9]*)?")
-"""A name, or an IPv6 address in brackets, and a port."""
 
+# Bytes of a path.
 _LONGEST_PATH = 8192
-"""Bytes of a path."""
 
 _NEEDED_ONCE = (b"host", b"content-length", b"content-type", b"authorization", b"idempotency-key")
 
@@ -162,11 +162,11 @@ LONG_BYTES = 16 * 1024
 WHOLE = "advisor.whole"
 """Key of a scope: all of the request has come."""
 
+# After an answer to half a request, what follows on the connection is the rest of its body.
 _CLOSE = {"Connection": "close"}
-"""After an answer to half a request, what follows on the connection is the rest of its body."""
 
+# How long, and how much of, a body that is too large is read: who is cut off sees no answer.
 _DRAINED_S, _DRAINED_BYTES = 2.0, 16 * 1024 * 1024
-"""How long, and how much of, a body that is too large is read: who is cut off sees no answer."""
 
 
 class Bodies:

@@ -31,6 +31,7 @@ from advisor_api.http.limits import LONG_BYTES
 
 LOG = logging.getLogger("advisor.service")
 
+# The status of our own errors by their code; others are internal errors.
 _STATUS_OF_CODE = {
     "bad-input": 422,
     "busy": 409,
@@ -50,8 +51,8 @@ _STATUS_OF_CODE = {
     "survivors": 409,
     "unsafe-count": 422,
 }
-"""The status of our own errors by their code; others are internal errors."""
 
+# The code of what HTTP itself refuses, by its status.
 _CODE_OF_STATUS = {
     400: "bad-request",
     401: "unauthorized",
@@ -69,13 +70,12 @@ _CODE_OF_STATUS = {
     431: "head-too-large",
     503: "overloaded",
 }
-"""The code of what HTTP itself refuses, by its status."""
 
+# How the library names the types of which a value may be one.
 _TYPE = re.compile(r"constrained-|(dict|list|tuple|union|function-[a-z]+)\[")
-"""How the library names the types of which a value may be one."""
 
+# Characters of a name out of a body that are repeated.
 _LONGEST = 80
-"""Characters of a name out of a body that are repeated."""
 
 
 class ErrorFields(BaseModel):

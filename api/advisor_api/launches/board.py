@@ -22,11 +22,11 @@ from advisor_api.launches.launching import (
 from advisor_api.service import Service
 from advisor_data.state import LaunchRow, ServiceState
 
+# Rows at the first look, and at each later one, which finds few that are new.
 _PAGE, _FEW = 500, 20
-"""Rows at the first look, and at each later one, which finds few that are new."""
 
+# One that ended this week and began earlier is not found after a restart.
 _LONGEST = timedelta(days=14)
-"""One that ended this week and began earlier is not found after a restart."""
 
 
 class Books:
@@ -87,8 +87,8 @@ class Books:
             before, count = rows[-1].launch_id, count + len(rows)
 
 
-FRESH_S = 1.0
-"""Supervisors write once a second."""
+# Supervisors write once a second.
+_FRESH_S = 1.0
 
 LookAtCards = Callable[[Collection[str]], list[tuple[Gpu, float | None]]]
 
@@ -120,8 +120,8 @@ class Board:
         """
         told = "launch" in caller.scopes
         with self._lock:
-            made_s, text = self._kept.get(told, (-FRESH_S, b""))
-            if time.monotonic() - made_s >= FRESH_S:
+            made_s, text = self._kept.get(told, (-_FRESH_S, b""))
+            if time.monotonic() - made_s >= _FRESH_S:
                 service, now = self._service, self._now()
                 active = listed(service, active=True, limit=64, before=None)
                 self._books.look((one.launch_id for one in active), now)

@@ -14,8 +14,8 @@ from advisor_data.state import AuditEntry
 
 LOOK_S = 60.0
 
-WHO = "advisor"
-"""In the audit log: nobody asked for it."""
+# In the audit log: nobody asked for it.
+_WHO = "advisor"
 
 BEGUN, ENDED = "begun", "done"
 
@@ -63,7 +63,7 @@ class DriftWatch:
             *((subject, ENDED) for subject in sorted(known - there)),
         ):
             self._service.state.audit(
-                AuditEntry(at=now(), who=WHO, action="drift", subject=subject, outcome=outcome)
+                AuditEntry(at=now(), who=_WHO, action="drift", subject=subject, outcome=outcome)
             )
         self._open = there
         self._seen = state

@@ -144,8 +144,8 @@ def _observation(line: bytes, launch_id: str) -> Observation | None:
 
 EVERY_S = 3600.0
 
-WHO = "service"
-"""Who removed something, in the audit log."""
+# Who removed something, in the audit log.
+_WHO = "service"
 
 
 class Housekeeping:
@@ -158,7 +158,7 @@ class Housekeeping:
             bounds=self._bounds,
             store=service.store,
             state=service.state,
-            who=WHO,
+            who=_WHO,
         )
         self._next_s = -math.inf
         self._said = set[str]()
@@ -188,7 +188,7 @@ class Housekeeping:
         if math.isinf(self._bounds.audit_days):
             return
         before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
-        if count := self._state.prune_audit_log(before, WHO):
+        if count := self._state.prune_audit_log(before, _WHO):
             LOG.info("%s entries of the audit log before %s were removed", count, before)
 
 

@@ -86,8 +86,8 @@ def _read_files(note: str) -> dict[str, _File]:
     return {**pages, **others}
 
 
+# By whether the service plays records.
 _FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
-"""By whether the service plays records."""
 
 
 def _answer(request: Request) -> Response:

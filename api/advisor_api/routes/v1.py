@@ -106,8 +106,8 @@ from advisor_models.registry import (
 
 models = v1_router("models")
 
+# The file of a model that holds what `advisor evaluate` found of it.
 _EVALUATION = "evaluation.json"
-"""The file of a model that holds what `advisor evaluate` found of it."""
 
 
 @models.get("/models", response_model=ModelList)
@@ -229,8 +229,8 @@ async def _launching(_: Launcher, service: ServiceOf) -> Service:
     return service
 
 
-LaunchingService = Annotated[Service, Depends(_launching)]
-"""The service, where requests may launch."""
+# The service, where requests may launch.
+_LaunchingService = Annotated[Service, Depends(_launching)]
 
 
 @launches.post(
@@ -244,7 +244,7 @@ LaunchingService = Annotated[Service, Depends(_launching)]
     },
 )
 def launch_jobs(
-    service: LaunchingService,
+    service: _LaunchingService,
     caller: Launcher,
     wanted: LaunchRequest,
     audited: Audited,
@@ -289,7 +289,7 @@ def show_history(launch_id: LaunchInPath, caller: Reader, service: ServiceOf) ->
     "/launches/{launch_id}", status_code=202, response_model=LaunchStatus, responses=may_refuse(409)
 )
 def stop_launch(
-    launch_id: LaunchInPath, service: LaunchingService, caller: Launcher, audited: Audited
+    launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
     status = launching.stop(service, launch_id, audited)
@@ -304,7 +304,7 @@ def stop_launch(
 )
 def join_launch(
     launch_id: LaunchInPath,
-    service: LaunchingService,
+    service: _LaunchingService,
     caller: Launcher,
     wanted: LaunchRequest,
     audited: Audited,
@@ -439,7 +439,7 @@ def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]
     return tuple(p for p in page.records if end is None or position(p) >= end)
 
 
-def observation_page(service: Service, job: str | None, span: Span) -> Observations:
+def _observation_page(service: Service, job: str | None, span: Span) -> Observations:
     """What launched jobs really did."""
     page = service.store.observation_page(job, span)
     return Observations(observations=tuple(page.records), next=_next(page.end))
@@ -476,7 +476,7 @@ def _replacement(job: str, points: Sequence[SoloPoint]) -> str:
     return models[0]
 
 
-def take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
+def _take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
     """Keep the records of one kind; those that are there already are left as they are."""
     mine = [record for record in records if isinstance(record, kind)]
     return TakenIn(read=len(mine), new=service.store.add(mine))
@@ -491,7 +491,7 @@ def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn
     known = with_flags(points)
     jobs = {point.job for point in known if isinstance(point, SoloPoint)}
     check_import(known, [row for job in jobs for row in service.store.profile_rows(job, job)])
-    solo, pairs = (take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
+    solo, pairs = (_take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
     both = solo + pairs
     return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
@@ -614,7 +614,7 @@ def add_observations(
 ) -> Response:
     """Keep what launched pairs did; those that are there already are left as they are."""
     with audited.of("observations.add", f"{len(sent.observations)} observations"):
-        return answer(take_in(service, audited.signed(sent.observations), Observation))
+        return answer(_take_in(service, audited.signed(sent.observations), Observation))
 
 
 @observations.get("/observations", response_model=Observations)
@@ -625,7 +625,7 @@ async def list_observations(
     job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
 ) -> Response:
     """What launched pairs did, the newest first."""
-    return await long_answer(lambda: observation_page(service, job, span))
+    return await long_answer(lambda: _observation_page(service, job, span))
 
 
 power = v1_router("power")

@@ -33,8 +33,8 @@ from advisor_models.registry import (
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
+# Headings are never cut off: on a narrow terminal lines wrap.
 _WIDTH = 120
-"""Headings are never cut off: on a narrow terminal lines wrap."""
 
 
 def _figure(name: str) -> Callable[[ModelRow], str]:

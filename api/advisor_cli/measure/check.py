@@ -34,8 +34,8 @@ from advisor_profiling.counts import (
 from advisor_profiling.testbed import PhaseLock, find_gpu, live_backend, with_units
 from advisor_profiling.window import RESULTS_ONLY, Clock
 
+# Operations that are named of those that were wrong at a count.
 _NAMED = 3
-"""Operations that are named of those that were wrong at a count."""
 
 
 def _step_line(step: CheckStep) -> str:

@@ -79,8 +79,8 @@ from advisor_profiling.testbed import (
 )
 from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 
+# How many things of a long list a message names, and sets: people copy one of them.
 _NAMED, _SETS_NAMED = 3, 8
-"""How many things of a long list a message names, and sets: people copy one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,12 +251,12 @@ def _split(point: PairPoint) -> str:
     return shares if point.mode == "mps" else point.mode
 
 
-ReportJson = dict[str, Any]
-"""A report as JSON."""
+# A report as JSON.
+_ReportJson = dict[str, Any]
 
 
 def _show_campaign(
-    answer: ReportJson,
+    answer: _ReportJson,
     campaign: Campaign,
     before: int,
     ways: Sequence[LaunchSet],
@@ -405,7 +405,7 @@ def _answer(
     names: list[str],
     settings: Settings,
     console: Console,
-) -> tuple[ReportJson, int]:
+) -> tuple[_ReportJson, int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
     gpus, run = where.gpus(), campaign.plan.name
     if where.on != "here":
@@ -424,7 +424,7 @@ def _answer(
 
 def _on_one(
     campaign: Campaign, settings: Settings, gpu: str, source: SourceName | None, noise: bool
-) -> tuple[ReportJson, int]:
+) -> tuple[_ReportJson, int]:
     run = campaign.plan.name
 
     def open_gpu(mode: Mode | None) -> AbstractContextManager[Testbed]:
@@ -435,7 +435,7 @@ def _on_one(
         return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
 
     report = carry_out(campaign, open_gpu)
-    answer: ReportJson = {
+    answer: _ReportJson = {
         "gpu_model": report.gpu_model,
         "replay": gpu == REPLAY,
         "windows": report.windows,
@@ -476,7 +476,7 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     return {job.name: job for job in sound if job.gpus == 1}
 
 
-def _total(answers: Sequence[ReportJson]) -> ReportJson:
+def _total(answers: Sequence[_ReportJson]) -> _ReportJson:
     """The answers of several GPUs as one."""
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):

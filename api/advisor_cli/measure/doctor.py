@@ -22,10 +22,10 @@ from advisor_node.slurm.site import ask, book_faults
 from advisor_profiling.doctor import Finding, examine
 from advisor_profiling.testbed import list_gpus
 
+# Where distributions, Slurm's own installation and a node without a file of its own have it.
 _SLURM_CONF = tuple(
     map(Path, ("/etc/slurm/slurm.conf", "/usr/local/etc/slurm.conf", "/run/slurm/conf/slurm.conf"))
 )
-"""Where distributions, Slurm's own installation and a node without a file of its own have it."""
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 

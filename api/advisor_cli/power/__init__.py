@@ -6,6 +6,7 @@ import typer
 
 from advisor_cli.lazy import LazyGroup, imported
 
+# Commands in the order of the help, with its line; what they import differs by half a second.
 _COMMANDS = {
     "sensor": "How often, over what time and how late do the power sensors of a card read?",
     "kernel": "What power does one operation draw from one execution to the next, and what energy?",
@@ -15,7 +16,6 @@ _COMMANDS = {
     "and what its product draws.",
     "train": "Learn what data do to power, from what `advisor power input` measured.",
 }
-"""Commands in the order of the help, with its line; what they import differs by half a second."""
 
 
 def load(name: str) -> Any:

@@ -247,7 +247,7 @@ def report_lines(report: KernelReport) -> Iterator[str]:
     )
 
 
-def plot(power: KernelReport, width: int = 78, height: int = 18) -> str:
+def _plot(power: KernelReport, width: int = 78, height: int = 18) -> str:
     """Power since the start of a run: deconvolved with its band, and as it was read."""
     import plotext
 
@@ -424,7 +424,7 @@ def kernel(
     )
     say_lines([as_json_text(found)] if as_json else report_lines(found))
     if found.curve and not as_json:
-        show_chart(plot(found))
+        show_chart(_plot(found))
 
 
 def _replay(

@@ -43,8 +43,8 @@ from advisor_node.slurm.site import (
     write_facts,
 )
 
-CardTasks = tuple[SlurmTask, ...]
-"""Jobs on one GPU, or one that is to begin on a part of any."""
+# Jobs on one GPU, or one that is to begin on a part of any.
+_CardTasks = tuple[SlurmTask, ...]
 
 PlanSets = Callable[[Sequence[JobRequest], str | None], NamedSets]
 """Which jobs should run together, three or more, on a GPU model."""
@@ -59,7 +59,7 @@ class _Meeting(Offer):
         coming: Those that wait, in the order in which they begin.
     """
 
-    there: CardTasks = ()
+    there: _CardTasks = ()
     coming: tuple[SlurmTask, ...]
 
     @property
@@ -96,7 +96,7 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
 
 def _open_cards(
     jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]
-) -> Iterator[CardTasks]:
+) -> Iterator[_CardTasks]:
     """Those on which something is left for others; on each all jobs are of one kind."""
     on: dict[tuple[str, int], list[SlurmTask]] = defaultdict(list)
     for job in jobs:
@@ -113,7 +113,7 @@ def _open_cards(
 
 
 def _pairs_and_joins(
-    cards: Sequence[CardTasks], waiting: Sequence[SlurmTask], model: str | None
+    cards: Sequence[_CardTasks], waiting: Sequence[SlurmTask], model: str | None
 ) -> Iterator[_Meeting]:
     """Of two each; kinds are the cards, and then the jobs that wait."""
     for n, job in enumerate(waiting, len(cards)):
@@ -130,7 +130,7 @@ def _pairs_and_joins(
 
 
 def _planned_sets(
-    cards: Sequence[CardTasks],
+    cards: Sequence[_CardTasks],
     waiting: Sequence[SlurmTask],
     among: Collection[str],
     plan: PlanSets,
@@ -179,7 +179,7 @@ def _share(job: SlurmTask) -> float:
 
 def _meeting(
     kinds: tuple[int, ...],
-    there: CardTasks,
+    there: _CardTasks,
     coming: tuple[SlurmTask, ...],
     model: str | None,
     *,
@@ -282,7 +282,7 @@ class QueueRound:
             # Of many jobs that may meet, the first in the queue.
             yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:60])
 
-    def _of(self, cards: Sequence[CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
+    def _of(self, cards: Sequence[_CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
         good = self._good(_pairs_and_joins(cards, waiting, self.model))
         # Of who shares with nobody the service may know nothing, and then plans nothing.

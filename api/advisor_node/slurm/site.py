@@ -63,7 +63,7 @@ def _rows(text: str, of: str) -> list[Mapping[str, Any]]:
     return [row for row in answer if isinstance(row, dict)]
 
 
-def number(value: Any) -> float | None:
+def _number(value: Any) -> float | None:
     """A number, which later versions of Slurm wrap; None: not set, or without an end."""
     if isinstance(value, Mapping):
         wrapped = cast("Mapping[str, Any]", value)
@@ -260,11 +260,11 @@ def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
 
 
 def _keys(row: Mapping[str, Any]) -> list[str]:
-    array, task = (int(number(row.get(name)) or 0) for name in ("array_job_id", "job_id"))
+    array, task = (int(_number(row.get(name)) or 0) for name in ("array_job_id", "job_id"))
     if not array:
         return [str(task)]
-    if number(row.get("array_task_id")) is not None:
-        return [f"{array}_{number(row['array_task_id']):.0f}"]
+    if _number(row.get("array_task_id")) is not None:
+        return [f"{array}_{_number(row['array_task_id']):.0f}"]
     tasks = list(_tasks(str(row.get("array_task_string") or "")))
     return [f"{array}_{one}" for one in tasks[:1000]] or [str(task)]
 
@@ -291,13 +291,13 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
         comment=comment,
         named=named,
         counted=int(asked[1]) if asked else None,
-        eligible_s=number(row.get("eligible_time")) or 0.0,
-        priority=number(row.get("priority")) or 0.0,
-        limit_min=number(row.get("time_limit")),
-        cpus=int(number(row.get("cpus")) or 1),
+        eligible_s=_number(row.get("eligible_time")) or 0.0,
+        priority=_number(row.get("priority")) or 0.0,
+        limit_min=_number(row.get("time_limit")),
+        cpus=int(_number(row.get("cpus")) or 1),
         where=str([row.get(k) for k in ("features", "excluded_nodes", "resv_name", "qos")]),
         needs_node=str(row.get("required_nodes") or ""),
-        held=row.get("state_reason") in _HELD or number(row.get("priority")) == 0,
+        held=row.get("state_reason") in _HELD or _number(row.get("priority")) == 0,
         cards=_cards(row),
         workdir=Path(str(row.get("current_working_directory") or "/")),
     )
@@ -552,7 +552,7 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     return SlurmNode(
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
-        free_cpus=int((number(row.get("cpus")) or 0) - (number(row.get("alloc_cpus")) or 0)),
+        free_cpus=int((_number(row.get("cpus")) or 0) - (_number(row.get("alloc_cpus")) or 0)),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
         types=frozenset(counts["gpu"]),

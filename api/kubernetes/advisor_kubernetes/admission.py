@@ -57,8 +57,8 @@ def _mount(name: str, path: str, **more: Any) -> Object:
 
 _SHARE = _of_annotation(PERCENTAGE, names.SHARE_PERCENT)
 
-ON_CLAIM = _PodShape((_SHARE,))
-"""The claim says how much memory, too."""
+# The claim says how much memory, too.
+_ON_CLAIM = _PodShape((_SHARE,))
 
 ON_HOST = _PodShape(
     variables=(
@@ -84,11 +84,11 @@ ON_HOST = _PodShape(
     ),
 )
 
-VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
-"""Names of our volumes, some with the files of all pods of a node: mounted only as above."""
+# Names of our volumes, some with the files of all pods of a node: mounted only as above.
+_VOLUMES = frozenset(volume["name"] for volume in ON_HOST.volumes)
 
-NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
-"""Of containers that do not compute: many images ask for all GPUs, and would have them past MPS."""
+# Of containers that do not compute: many images ask for all GPUs, and would have them past MPS.
+_NO_GPU: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 
 
 def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
@@ -119,7 +119,7 @@ def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
     for kind in CONTAINERS:
         for place, other in enumerate(parts(pod, "spec", kind)):
             if other is not computing:
-                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [NO_GPU])
+                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [_NO_GPU])
 
 
 def _label(pod: Object) -> Iterator[Object]:
@@ -188,13 +188,13 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-DEFAULT_WAIT_S = 60.0
-"""How long a pod that says nothing of it waits for a partner."""
+# How long a pod that says nothing of it waits for a partner.
+_DEFAULT_WAIT_S = 60.0
 
 MOST_WAIT_S = 7 * 86400.0
 
+# Few digits: each other number is another question to the service.
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,2})?")
-"""Few digits: each other number is another question to the service."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -221,7 +221,7 @@ class Wishes:
     expected_s: float | None = None
     whole_when_full: bool = False
     placed_by: str | None = None
-    max_wait_s: float = DEFAULT_WAIT_S
+    max_wait_s: float = _DEFAULT_WAIT_S
     container: str | None = None
 
 
@@ -244,7 +244,7 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         expected_s=number(names.EXPECTED_S, 366 * 86400.0, "seconds, a year at most"),
         whole_when_full=text(names.WHEN_FULL, "whole|wait", "whole or wait") == "whole",
         placed_by=text(names.PLACED_BY, "kai|hami|dra|other", "kai, hami, dra or other"),
-        max_wait_s=DEFAULT_WAIT_S
+        max_wait_s=_DEFAULT_WAIT_S
         if (wait_s := number(names.MAX_WAIT_S, MOST_WAIT_S, "seconds, a week at most")) is None
         else wait_s,
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
@@ -340,11 +340,11 @@ def _of_placer(
         )
 
 
+# Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
 _OF_KAI = ("gpu-memory", "gpu-fraction")
-"""Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set."""
 
+# How names of variables begin that nobody else may set where a pod computes.
 _OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
-"""How names of variables begin that nobody else may set where a pod computes."""
 
 
 def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
@@ -393,14 +393,14 @@ def _check_beside(other: Object) -> None:
         InputError: what is refused, and what to do.
     """
     for variable in parts(other, "env"):
-        if word(variable, "name") == NO_GPU["name"] and variable != NO_GPU:
+        if word(variable, "name") == _NO_GPU["name"] and variable != _NO_GPU:
             raise InputError(
-                f"the container {shown(word(other, 'name'))} sets {NO_GPU['name']}",
+                f"the container {shown(word(other, 'name'))} sets {_NO_GPU['name']}",
                 why="it would have GPUs past MPS, and so past every limit",
                 fix="leave it out; one container of a pod computes",
             )
     for mount in parts(other, "volumeMounts"):
-        if word(mount, "name") in VOLUMES:
+        if word(mount, "name") in _VOLUMES:
             raise _of_ours(f"a mount of {word(mount, 'name')}")
 
 
@@ -410,14 +410,14 @@ def _check_volumes(
     for volume in parts(pod, "spec", "volumes"):
         if volume in shape.volumes:
             continue
-        if word(volume, "name") in VOLUMES:
+        if word(volume, "name") in _VOLUMES:
             raise _of_ours(f"the volume {word(volume, 'name')}")
         path = word(part(volume, "hostPath"), "path")
         if path and not any(_is_in(path, allowed) for allowed in host_paths):
             raise _too_much(f"a volume is the folder {shown(path)} of the node")
     for mount in parts(container, "volumeMounts"):
         if mount not in shape.mounts:
-            if word(mount, "name") in VOLUMES:
+            if word(mount, "name") in _VOLUMES:
                 raise _of_ours(f"a mount of {word(mount, 'name')}")
             path = word(mount, "mountPath")
             ours = [one["mountPath"] for one in shape.mounts]
@@ -463,6 +463,8 @@ def _check_pod(spec: Object) -> None:
         raise fault
 
 
+# Patterns of resources that divide a GPU in another way, what each is, why it is refused, and what
+# to do. What else is called `nvidia.com/`, such as a network card, is no GPU.
 _DIVIDED = (
     (
         r"nvidia\.com/mig-",
@@ -483,8 +485,6 @@ _DIVIDED = (
         f"ask for {names.GPU_RESOURCE}: 1 on nodes without its sharing",
     ),
 )
-"""Patterns of resources that divide a GPU in another way, what each is, why it is refused, and what
-to do. What else is called `nvidia.com/`, such as a network card, is no GPU."""
 
 
 def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
@@ -514,7 +514,7 @@ def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
                     ),
                 ),
                 (
-                    shape is ON_CLAIM,
+                    shape is _ON_CLAIM,
                     InputError(
                         f"the container has a claim and asks for {name}",
                         fix="leave one of them out",
@@ -523,7 +523,7 @@ def _check_resources(pod: Object, container: Object, shape: _PodShape) -> None:
             )
             if fault := next((error for is_so, error in faults if is_so), None):
                 raise fault
-    if not (_asks_for_gpu(container) or shape is ON_CLAIM):
+    if not (_asks_for_gpu(container) or shape is _ON_CLAIM):
         raise InputError(
             f"the container {shown(word(container, 'name'))} asks for no GPU",
             fix=f"ask for {names.GPU_RESOURCE}: 1 or {names.SHARE_RESOURCE}, or use a claim",
@@ -604,8 +604,8 @@ _FULL = (
     f"annotation {names.WHEN_FULL}: whole it would ask for a whole GPU instead"
 )
 
+# Characters of a reason.
 _LONGEST = 1000
-"""Characters of a reason."""
 
 
 def review(
@@ -691,7 +691,7 @@ def _created(
         other = JobRequest(job=asked.partner or asked.job)
         return _advised(pod, asked, place, advise(Question(jobs=(own, other), model=None)))
     claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
-    shape = ON_CLAIM if claimed else ON_HOST
+    shape = _ON_CLAIM if claimed else ON_HOST
     _check(pod, container, shape, host_paths)
     if not is_full:
         return _patch_of(pod, place, shape), ""

@@ -181,7 +181,7 @@ class _GpuDaemon:
             self._proven = True
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
-        """The SMs that the driver gives to a process under `share`; see `proof.Probe`."""
+        """The SMs that the driver gives to a process under `share`."""
         variables = {**self._environment, **self.backend.environment(share)}
         return granted_units(self.backend, share, variables, user)
 
@@ -205,8 +205,8 @@ MOST_CONNECTIONS = 64
 _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 
 
+# Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known.
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
-"""Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,14 +436,14 @@ def _check(pod: _SharedPod) -> None:
         )
 
 
+# A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
+# file on the node have a hash without dashes.
 _POD = re.compile(
     r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
 )
-"""A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
-file on the node have a hash without dashes."""
 
 
-def pod_of(pid: int) -> str | None:
+def _pod_of(pid: int) -> str | None:
     """The uid of the pod that a process runs in; None: in no pod, or there is no such process.
 
     Unlike a variable of its environment, a process cannot change it.
@@ -495,8 +495,8 @@ class GpuHours:
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
 
 
-HAS_MPS = f"{names.PREFIX}mps"
-"""Label of a node whose GPUs have MPS daemons of the agent; its value is `true`."""
+# Label of a node whose GPUs have MPS daemons of the agent; its value is `true`.
+_HAS_MPS = f"{names.PREFIX}mps"
 
 
 class NodeApi:
@@ -544,7 +544,7 @@ class NodeApi:
         """
         checked_at = to_exact_text(datetime.now(UTC))
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
-        body: Object = {"metadata": {"labels": {HAS_MPS: "true"}, "annotations": notes}}
+        body: Object = {"metadata": {"labels": {_HAS_MPS: "true"}, "annotations": notes}}
         # First the capacity: nobody is sent before the annotation says that GPUs are ready.
         capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
@@ -586,7 +586,7 @@ class AgentOptions:
     mps_folder: Path = Path(names.MPS_ROOT)
     pods_folder: Path = Path(names.KUBELET_PODS)
     pipe_mount: str = names.PIPE_MOUNT
-    pod_of: TenantOf = pod_of
+    pod_of: TenantOf = _pod_of
 
 
 def run_agent(

@@ -32,8 +32,8 @@ _SUFFIXES: Mapping[str, float] = {
     **{f"{letter}i": 1024.0**n for n, letter in enumerate("KMGTPE", 1)},
 }  # fmt: skip
 
+# Characters of an event's message; the API takes 1024.
 _LONGEST = 1000
-"""Characters of an event's message; the API takes 1024."""
 
 
 def read_object(text: bytes) -> Object:
@@ -142,11 +142,11 @@ def _wrong(name: str, kind: str) -> InputError:
     return InputError(f"{name!a} is not {kind}", fix="send what Kubernetes sends")
 
 
+# It has no types.
 _CONFIG: Any = config
-"""It has no types."""
 
-TIMEOUT_S = 10.0
-"""For one answer; a watch says itself how long it lasts."""
+# For one answer; a watch says itself how long it lasts.
+_TIMEOUT_S = 10.0
 
 PODS, NODES, QUOTAS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/resourcequotas"
 
@@ -206,16 +206,16 @@ class Cluster:
         """Replace an object."""
         return self._ask("PUT", path, {}, body)
 
-    def patch(self, path: str, body: Object, within_s: float = TIMEOUT_S) -> Object:
+    def patch(self, path: str, body: Object, within_s: float = _TIMEOUT_S) -> Object:
         """Merge into an object (RFC 7386); a resourceVersion in it must still be the newest.
 
-        It is given up after so many seconds, or `TIMEOUT_S` where that is less.
+        It is given up after so many seconds, or `_TIMEOUT_S` where that is less.
 
         Raises:
             ClusterError: refused; 409 where it is not the newest.
         """
         kind = "application/merge-patch+json"
-        return self._ask("PATCH", path, {}, body, min(within_s, TIMEOUT_S), kind)
+        return self._ask("PATCH", path, {}, body, min(within_s, _TIMEOUT_S), kind)
 
     def watch(self, path: str, version: str, duration_s: int, **query: str) -> Iterator[Object]:
         """Events of a list after a version of it, as they come.
@@ -225,7 +225,7 @@ class Cluster:
         """
         query = {**query, "watch": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(duration_s), "allowWatchBookmarks": "true"}
-        response = self._send("GET", path, query, None, (TIMEOUT_S, duration_s + 5.0))
+        response = self._send("GET", path, query, None, (_TIMEOUT_S, duration_s + 5.0))
         try:
             for line in response:
                 event: Object = json.loads(line)
@@ -254,7 +254,7 @@ class Cluster:
         path: str,
         query: Mapping[str, str],
         body: Any = None,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = _TIMEOUT_S,
         kind: str = "application/json",
     ) -> Object:
         response = self._send(method, path, query, body, timeout_s, kind)

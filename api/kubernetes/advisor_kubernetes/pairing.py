@@ -380,8 +380,8 @@ def _moment(text: str) -> float:
         return 0.0
 
 
-WHOLE_CARD = 100
-"""What the pods of a GPU book together at most, percent."""
+# What the pods of a GPU book together at most, percent.
+_WHOLE_CARD = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -408,7 +408,7 @@ class _Card:
         """Whether pods, who may meet, could run beside all that are there, whatever the advice."""
         everybody = [*self.pods, *pods]
         return (
-            sum(pod.booked_percent for pod in everybody) <= WHOLE_CARD
+            sum(pod.booked_percent for pod in everybody) <= _WHOLE_CARD
             and len(everybody) <= MOST_JOBS
             and all(_may_meet(there, pod) for there in self.pods for pod in pods)
         )
@@ -422,7 +422,7 @@ def _may_meet(a: Pod, b: Pod) -> bool:
     """Whether two pods may share a GPU: one namespace, one user, and each wants the other."""
     wanted = a.asked.partner in (None, b.asked.job) and b.asked.partner in (None, a.asked.job)
     same = a.namespace == b.namespace and a.user == b.user and a.claim == b.claim
-    return wanted and same and a.booked_percent + b.booked_percent <= WHOLE_CARD
+    return wanted and same and a.booked_percent + b.booked_percent <= _WHOLE_CARD
 
 
 class _Cards:
@@ -532,8 +532,8 @@ class _Cards:
         return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)
 
 
-ALONE = f"{WHOLE:g}"
-"""The share of a pod that has the GPU for itself."""
+# The share of a pod that has the GPU for itself.
+_ALONE = f"{WHOLE:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -642,7 +642,7 @@ def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Questio
         ),
         model=place.model,
         memory_mib=place.memory_mib,
-        running=tuple(float(one.share or ALONE) for one in card.pods),
+        running=tuple(float(one.share or _ALONE) for one in card.pods),
     )
 
 
@@ -708,7 +708,7 @@ class Write:
 
 def writes_of(start: Start) -> list[Write]:
     """The patches of a decision, in the order in which they are made."""
-    node, there = start.place.node, [pod.share or ALONE for pod in start.beside]
+    node, there = start.place.node, [pod.share or _ALONE for pod in start.beside]
     return [
         Write(
             pod=pod,
@@ -765,8 +765,8 @@ WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
 
-GATHER_S = 2.0
-"""So long pods wait for others that are made together with them, before anybody is matched."""
+# So long pods wait for others that are made together with them, before anybody is matched.
+_GATHER_S = 2.0
 
 MOST_KINDS = 40
 """Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
@@ -895,7 +895,7 @@ class _Tenant:
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
                 continue  # in the next rounds, when those who begin there have their shares
             start = offer.start(self.cards, answer)
-            if start is not None and self.round.now_s - start.pods[0].created_s >= GATHER_S:
+            if start is not None and self.round.now_s - start.pods[0].created_s >= _GATHER_S:
                 self.cards.take(start.place, start.given)
                 begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start
@@ -987,7 +987,7 @@ class _Tenant:
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
         if late and pod.kind in self.unasked:
             return Stay(pod=pod, why="waits for advice")
-        if not late and pod.booked_percent < WHOLE_CARD:
+        if not late and pod.booked_percent < _WHOLE_CARD:
             told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
             why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
             return Stay(pod=pod, why=why, held_up=silent is not None)
@@ -996,7 +996,7 @@ class _Tenant:
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
         # What the service says of two of a pod tells its need of memory.
-        if pod.booked_percent == WHOLE_CARD:
+        if pod.booked_percent == _WHOLE_CARD:
             why = "it books all of it"
             two = Apart(why)
         else:
@@ -1009,7 +1009,7 @@ class _Tenant:
         most_mib = places[0].memory_mib or MEMORY_MIB.get(places[0].model or "")
         return Start(
             pods=(pod,),
-            shares=(ALONE,),
+            shares=(_ALONE,),
             memory_mib=_bounds_mib(MemoryFit(needs_mib or (None,), most_mib), [pod]),
             place=places[0],
             why=f"alone on a whole GPU: {why}",

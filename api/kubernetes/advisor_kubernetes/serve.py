@@ -156,9 +156,9 @@ class Ages:
         ]
 
 
+# So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
+# are looked at each second, so that the reason changes all the time.
 _MOST, _WITHIN_S = 5, 300.0
-"""So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
-are looked at each second, so that the reason changes all the time."""
 
 
 class Events:
@@ -288,8 +288,8 @@ class Lease:
 
 T = TypeVar("T")
 
+# Time passes for pods that wait, whether anything changes or not.
 _TICK_S = 1.0
-"""Time passes for pods that wait, whether anything changes or not."""
 
 
 class Choosing:
@@ -535,8 +535,8 @@ class Adviser:
             self._lock.release()
 
 
+# The API server takes objects of 1.5 MiB by default; an update has the old one, too.
 _POD = Most(7 * 512 * 1024, 200_000)
-"""The API server takes objects of 1.5 MiB by default; an update has the old one, too."""
 
 
 class _Gate(Gate):
