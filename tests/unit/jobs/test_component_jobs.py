@@ -29,7 +29,7 @@ def test_every_function_that_is_asked_for_is_there() -> None:
     source = (WORKLOADS / "component_bench.cu").read_text("utf-8")
     declared = r"^extern .C. __global__ void(?: __launch_bounds__\(\d+\))?\s+(\w+)\("
     kernels = set(re.findall(declared, source, re.MULTILINE))
-    asked = set(re.findall(r'get_function\("(\w+)"\)|_tensor\(cuda, "(\w+)"', SCRIPT))
+    asked = set(re.findall(r'get_function\("(\w+)"\)|_tensor\(\*sizes, "(\w+)"', SCRIPT))
     assert {name for pair in asked for name in pair if name} == kernels
 
 
