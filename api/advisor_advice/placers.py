@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from advisor.core.gpu import (
     MEMORY_LIMIT,
     PRIORITY,
@@ -280,6 +278,8 @@ def _named(variables: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _yaml(what: Any) -> str:
+    import yaml  # an answer without a form loads none
+
     return yaml.safe_dump(what, sort_keys=False).rstrip()
 
 

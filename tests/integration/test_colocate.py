@@ -111,6 +111,8 @@ def test_sets_of_three_share_the_gpu(jobs: FakeHost) -> None:
 
     Programs that read the JSON find the same keys, and a person gets a table.
     """
+    # Three fake jobs draw 1,060 W, which a card of 700 W cannot.
+    (jobs.folder / "nvml/gpu0/power_limit_mw").write_text("1000000")
     wanted = ("--sets", "one+two+three,one@30+two+two", "--splits", "uncapped,time-sliced")
     answer = colocate(jobs, *wanted)
     points = {(p["mode"], p["jobs"][0]["share_percent"]): p for p in answer["points"]}

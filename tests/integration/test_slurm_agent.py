@@ -244,13 +244,13 @@ def test_a_job_alone_on_a_gpu_is_kept_as_watched(node: Node) -> None:
         [point] = node.until(
             lambda: (
                 [row for row in client.jobs() if row.job == "lonely"]
-                and client.profile("lonely").points
+                # On a busy machine the first seconds may pass without a reading.
+                and [point for point in client.profile("lonely").points if point.power_w]
             )
         )
     assert node.end({"lonely": number}) == ["COMPLETED"]
     assert (point.flags, point.share_percent, point.rate_unit) == (("seen",), 100, "steps")
     assert point.rate > 0
-    assert point.power_w
 
 
 def test_what_cannot_be_observed_is_said_once(node: Node) -> None:
