@@ -134,8 +134,7 @@ class Request:
         """With which its p99 is to keep the limit: that of the policy where a limit was given.
 
         The policy's own limit is no promise of a user, so 7 chances of 10 are enough: 14 of 163
-        offers break a limit, with an even chance 20 of 171; with 9 of 10 it is 5 of 144, but 39 of
-        60 random sets are refused instead of 27 (docs/measurements/model.md).
+        offers break a limit (docs/measurements/policy.py).
         """
         given = profile.job in self.max_p99_ms or self.default_max_p99_ms is not None
         return self.policy.chance if given else min(self.policy.chance, 0.7)

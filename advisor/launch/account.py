@@ -151,7 +151,7 @@ class Account:
             self._shared_steps = _steps(self._jobs)
 
     def promise(self, forecast: Forecast | None, numbers: Sequence[int], renewed: str = "") -> None:
-        """What these who run do from now on is held against this; `renewed` says why."""
+        """Compare these running jobs with this promise from now on; `renewed` says why."""
         self.promised, self.renewed = forecast, renewed
         self.kept = Stretch(self._jobs, numbers, self._last_s, self._read, _LATELY_S)
 

@@ -340,7 +340,7 @@ LAST_S = 0.5
 """Seconds of the time limit that are kept for the integer program."""
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
-# the seven jobs that a card may have in the place of one.
+# the up to seven jobs of a card that take the place of one.
 _BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
 
 

@@ -366,7 +366,8 @@ class _Seen:
 def _conditioned(among: Floats, towards: Floats, logs: Floats) -> tuple[Floats, Floats]:
     """What is expected after these, and how much of the variance they explain, shape (n,) each.
 
-    `among` are their covariances with the noise of each, `towards` those of what is asked.
+    `among` holds their covariances, with the noise of each; `towards` holds their covariances with
+    the wanted value.
     """
     weights = np.linalg.solve(among, towards.T).T
     return weights @ logs, (weights * towards).sum(axis=1)

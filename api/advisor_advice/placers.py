@@ -283,8 +283,8 @@ def _yaml(what: Any) -> str:
     return yaml.safe_dump(what, sort_keys=False).rstrip()
 
 
-_OWN_DAEMON = "it starts no MPS: without a daemon on the node, in reach of both, nobody is limited"
-_OTHERS = "it does not name who meets whom: another job may take what is left of the GPU"
+_OWN_DAEMON = "it starts no MPS daemon: without one that both jobs reach, no limit holds"
+_OTHERS = "it cannot tie two jobs together: another job may take the rest of the GPU"
 
 PLACERS: Mapping[
     str, tuple[str, Callable[[Sequence[_Seat], bool], Iterable[str]], tuple[str, ...]]

@@ -189,7 +189,7 @@ class Marked:
 
 def with_mark(body: bytes) -> bytes:
     """A JSON object that says first that it is of a record; anything else as it is."""
-    # An overview says so by itself in its first bytes.
+    # An overview already has the mark in its first bytes.
     if not body.startswith(b"{") or KEY in body[:64]:
         return body
     rest = body[1:].lstrip()

@@ -91,7 +91,7 @@ def owner_of(
     carriers: Collection[str],
     families: Sequence[Family] = FAMILIES,
 ) -> tuple[Owner, str] | None:
-    """Who held the GPU, and the label that says so; None: the row does not say.
+    """The owner of the GPU, and the label that names it; None: no label does.
 
     Args:
         labels: Of the row.

@@ -106,11 +106,6 @@ class Answer:
     refused: tuple[bool, ...]
     chances: tuple[Chance, ...] = ()
 
-    @property
-    def kept(self) -> float:
-        """Saved, where nothing broke."""
-        return self.saved if self.held and all(self.held) else 0.0
-
 
 class Unseen(ModelPredictor):
     """The model in use, but for trees that were fitted without some jobs."""
@@ -150,6 +145,8 @@ def main() -> None:
     print(f"|---|{'--:|' * 12}")
     for kind, which in by_kind(found):
         print(f"| {kind} | {' | '.join(cells([found[n][1] for n in which]))} |")
+    offered = [answer.held for _, answer in found if answer.held]
+    print(f"\n{sum(not all(held) for held in offered)} of {len(offered)} offers broke a limit")
     model = Registry(settings.home / "models").open_champion()
     drawn = random_sets(settings, model)
     print("", *refusals(drawn, model, request), sep="\n")

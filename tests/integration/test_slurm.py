@@ -140,7 +140,7 @@ def test_two_jobs_meet_that_do_not_name_each_other(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("service")
-def test_jobs_that_nobody_named_are_named_after_what_they_run(cluster: Cluster) -> None:
+def test_unnamed_jobs_are_named_after_their_command(cluster: Cluster) -> None:
     """The tasks of an array by one name, which is that of their process, from any folder."""
     (cluster.folder / "nap.py").write_text("print(1)")
     script = f"srun {sys.executable} nap.py --lr 1 > out.$SLURM_JOB_ID 2>&1\n"

@@ -1,7 +1,7 @@
 """Twelve programs that were never profiled: `python programs.py NAME` runs one without end.
 
 They are what people write: a loop around a library's model, random data, a line for some steps.
-Names are those of the functions below. They need PyTorch, JAX, CuPy and their libraries.
+NAME is a function below. The programs need PyTorch, JAX, CuPy and their libraries.
 """
 
 import os

@@ -83,7 +83,7 @@ def profile_of(alone, probed, idle_w):
 
 
 def measure(names, batch, folder, write):
-    """All windows; what is said comes before those of sets."""
+    """Measure all windows; write the predictions before the windows of sets."""
     processes, bundled = {}, bundled_profiles()
 
     def start(name, gpus, command, workdir=WORKLOADS):

@@ -5,7 +5,7 @@
     python docs/measurements/own/watched.py FOLDER --launch    # as advised, 50 s a set and GPU
     python docs/measurements/own/watched.py FOLDER --table     # what was said, and what came
 
-The programs are those of programs.py. `ADVISOR_HOME` keeps what `advisor watch` saw of them.
+The programs are in programs.py. `ADVISOR_HOME` keeps the points of `advisor watch`.
 """
 
 import json

@@ -90,7 +90,7 @@ def test_a_limit_that_is_none_bounds_nothing() -> None:
         ((1000, 9e12, 4e12, 2500, 3000), (1000, None, None, 2500, 3000), 1, True),
         # A driver that was loaded again counts from nothing, which is no impossible reading.
         ((90_000, 10, 600, 1200), (90_000, None, 600, 1200), 1, False),
-        # A total that stays far above begins again: nobody adds the jump.
+        # A total that stays far above begins again: the jump is never added.
         ((90_000, 9e12, 9e12 + 600, 9e12 + 900), (90_000, None, 600, 900), 1, False),
         ((9e12, 1000, 1600, 2000), (9e12, None, 1600, 2000), 1, False),
         # It is believed after a long silence.
