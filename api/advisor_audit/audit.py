@@ -618,12 +618,13 @@ def _host_set(
 def asked_so(jobs: Sequence[Workload]) -> str:
     """How two jobs of a cluster ask for each other when they are started again.
 
-    Batch jobs by what prints how they were submitted, with a name after what they run; pods by
-    their annotations; of jobs without a name what names them.
+    Batch jobs by what prints how they were submitted, the tasks of an array as one line, with a
+    name after what they run; pods by their annotations; of jobs without a name what names them.
     """
     a, b = (job.known_as for job in jobs)
     if a.isdecimal() and b.isdecimal():
-        return f"sacct -XnPj {a},{b} -o submitline | sed 's/ / --comment=advisor:job=auto /'"
+        lines = f"sacct -XnPj {a},{b} -o submitline | sort -u"
+        return f"{lines} | sed 's/ / --comment=advisor:job=auto /'"
     if not (NAME.fullmatch(a) and NAME.fullmatch(b)):
         return "advisor watch"
     return "; ".join(

@@ -154,8 +154,8 @@ def test_unnamed_jobs_are_named_after_their_command(cluster: Cluster) -> None:
         job = cluster.await_state(number, *ENDED)
         assert job["Comment"] == f"advisor:job={name}", cluster.logs()
     jobs = [Workload("", f"job {number}") for number in numbers]
-    again = eventually(lambda: cluster.run("bash", "-c", asked_so(jobs)).stdout)
-    assert again.count("sbatch --comment=advisor:job=auto --parsable ") == 2
+    line = "sbatch --comment=advisor:job=auto --parsable "
+    eventually(lambda: cluster.run("bash", "-c", asked_so(jobs)).stdout.count(line) == 2)
 
 
 @pytest.mark.usefixtures("service")

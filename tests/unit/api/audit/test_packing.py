@@ -443,7 +443,8 @@ def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
     [
         (
             ("job 4711", "job 4712"),
-            "sacct -XnPj 4711,4712 -o submitline | sed 's/ / --comment=advisor:job=auto /'",
+            "sacct -XnPj 4711,4712 -o submitline | sort -u"
+            " | sed 's/ / --comment=advisor:job=auto /'",
         ),
         (
             ("web", "train"),
