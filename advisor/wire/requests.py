@@ -242,6 +242,7 @@ class RecommendationRequest(_SharingRequest):
 
     Attributes:
         gpu_uuid: The card; None: any.
+        power_limit_w: Of the card, where it is lower than that of the profiles.
         isolate: Whether a fault of one job must leave the others running.
         host_cores: Of the host, for all jobs; None: not looked at.
         running: Shares of all jobs but the last, percent, which they have and keep; none: all are
@@ -263,6 +264,7 @@ class RecommendationRequest(_SharingRequest):
         ),
     ]
     gpu_uuid: GpuUuid | None = None
+    power_limit_w: Watts | None = None
     isolate: bool = False
     host_cores: Cores | None = None
     running: tuple[Percent, ...] = ()

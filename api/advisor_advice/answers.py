@@ -49,10 +49,11 @@ from advisor.decide.decision import (
     way_of,
     worth_of,
 )
-from advisor.decide.limits import Request, cores_wanted, with_card_memory
+from advisor.decide.limits import Request, cores_wanted, floor, with_card_memory
 from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
+from advisor.predict.power_limit import lower_limit
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import IDLE, Profile, hold_several
 from advisor.predict.sets import (
@@ -202,15 +203,29 @@ class KnownSet:
             As `decide`.
         """
         if len(asked.names) == 1:
-            return self._copies(request)
+            return self._copies(request, asked.power_limit_w)
         # The MPS daemon that runs sets no lower limit.
         there = Running(split=Split(asked.running), cap_percent=WHOLE) if asked.running else None
-        return self.answer(request, there)
+        return self.under(asked.power_limit_w).answer(request, there)
 
-    def _copies(self, request: Request) -> ModelAdvice:
+    def under(self, power_limit_w: float | None) -> "KnownSet":
+        """The same jobs on a card with a lower power limit; None: as they were profiled.
+
+        Raises:
+            InputError: the limit is out of the range that is known.
+        """
+        if power_limit_w is None:
+            return self
+        outlook = self.outlook.under(power_limit_w)
+        told = f"what jobs do at {power_limit_w:g} W follows from other cards, and was not measured"
+        return replace(self, outlook=outlook, warnings=(*self.warnings, told))
+
+    def _copies(self, request: Request, power_limit_w: float | None) -> ModelAdvice:
         found = self.known.found
         sets = [
-            known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
+            known_set(
+                replace(self.known, found=replace(found, profiles=found.profiles[:number]))
+            ).under(power_limit_w)
             for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
         counted = replicas((one.outlook for one in sets), request)
@@ -413,6 +428,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
         if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
         else None,
+        lower_limits=lower_limits(d),
         picks=None if shown is None else {name: o.name for name, o in shown.items()},
         near=near_miss(d),
         gpus=given.gpus,
@@ -421,6 +437,24 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         drifts=given.drifts,
         measured=given.measured,
     )
+
+
+def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
+    """Of the GPU that is shared as advised, else of the GPU of each job."""
+    chosen, request = d.choice, d.request
+    if hold_several(d.profiles):
+        return ()
+    if chosen is None:
+        alone = {profile.job: profile for profile in d.profiles}.values()
+        found = (lower_limit([one], one.whole_gpu_power_w, [floor(one, request)]) for one in alone)
+    else:
+        p = chosen.prediction
+        floors = (
+            floor(profile, request) / part.speed.value
+            for profile, part in zip(d.profiles, p.parts, strict=True)
+        )
+        found = iter([lower_limit(d.profiles, p.power_w.value, floors)])
+    return tuple(one for one in found if one)
 
 
 def verdict_of(decision: Decision) -> wire.SharingVerdict:

@@ -56,6 +56,7 @@ def advise(
     work: ByJob = None,
     gpu_model: str | None = None,
     gpu_uuid: str | None = None,
+    power_limit: float | None = None,
     fine: bool = False,
     components: bool = False,
     every: bool = False,
@@ -79,6 +80,7 @@ def advise(
         work: What is to be done, as the time that it takes alone, such as `3h`; of two jobs.
         gpu_model: Such as `NVIDIA H200`; for jobs with profiles of several.
         gpu_uuid: The card: power is corrected for what is known of it.
+        power_limit: Of the card, W, where it is lower than that of the profiles.
         fine: Every split in steps of two SMs; of two jobs.
         components: What the power of the chosen way goes to; of two jobs.
         every: Tell every way that was looked at, and what each objective would choose.
@@ -102,6 +104,7 @@ def advise(
             "--isolate": isolate,
             "--cores": cores,
             "--fine": fine,
+            "--power-limit": power_limit,
             "--components": components,
         }
         if given := [name for name, value in of_several.items() if value]:
@@ -126,6 +129,7 @@ def advise(
         min_gain=min_gain,
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
+        power_limit_w=power_limit,
         isolate=isolate,
         host_cores=cores,
         fine=fine,

@@ -43,7 +43,7 @@ from advisor.formats.moments import duration_text
 from advisor.predict.profiles import hold_several
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.answers import ModelAdvice, needs_of, option_of, to_wire
+from advisor_advice.answers import ModelAdvice, lower_limits, needs_of, option_of, to_wire
 
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
@@ -80,8 +80,30 @@ def first_lines(given: ModelAdvice) -> Said:
     measured = basis(given.measured if d.way else None, one_window)
     return Said(
         headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
-        lines=(*lines, ("More", f"--how (by hand) --why --all ({every}){notes}")),
+        lines=(
+            *lines,
+            *_lower_limits(d),
+            ("More", f"--how (by hand) --why --all ({every}){notes}"),
+        ),
     )
+
+
+_LOWER_LIMIT = {"nvidia": "nvidia-smi -pl WATTS", "amd": "rocm-smi --setpoweroverdrive WATTS"}
+
+
+def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
+    """What a lower power limit would save, and how it is set."""
+    alike: dict[str, list[str]] = {}
+    for one in lower_limits(d):
+        text = (
+            f"at {one.power_limit_w:.0f} W {less_or_more(one.energy_saved.value, 0)} energy, "
+            f"{percent(one.longer.value)} longer ({percent(one.longer.high)} at worst)"
+        )
+        alike.setdefault(text, []).extend(one.jobs)
+    if alike:
+        each = "; ".join(text if d.choice else f"{listed(of)} {text}" for text, of in alike.items())
+        how = _LOWER_LIMIT[vendor_of(d.profiles[0].gpu_model)]
+        yield "Limit", f"{each}; not measured here: {how}, as administrator"
 
 
 def basis(measured: MeasuredTogether | None, one_window: Collection[str] = ()) -> str:

@@ -1,0 +1,148 @@
+"""What jobs keep of their speed under a lower power limit.
+
+A GPU at its limit lowers its clocks until it fits. Of work that would draw P it then does, for each
+1, ((L - f) / (P - f)) ** a at the limit L. The watts f are drawn at any clock, 0.35 of the card's
+own limit, and a is 0.25. Both are the best for V100 and A40 of the traces of Zeus (NSDI 2023), and
+off by 3.2 % on P100, 5.3 % on RTX 6000, and 2.0 % for clocks of bundled windows of H100 and H200 at
+their limit, where no effect is off by 3.8, 18.5 and 12.6 % (docs/measurements/power_limits.py). As
+a ratio it also holds for work that was measured at its limit, so nothing is known above that.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.core.gpu import Split
+from advisor.core.objectives import Interval
+from advisor.errors import InputError
+from advisor.predict.predictions import Predictions, Predictor, solo_of
+from advisor.predict.profiles import Floats, Profile
+from advisor.wire.answers import LowerLimit
+
+FIXED, EXPONENT = 0.35, 0.25
+
+SLOWDOWNS = 0.4, 2.1
+"""Of the speed lost, for each 1 that is said, in 90 % of the points of these traces."""
+
+LEAST = 0.5
+"""Of the card's own limit: below it few of these traces have points, and some cards no setting."""
+
+KEPT = 0.95
+"""Least part of the speed that a limit may leave which is offered unasked."""
+
+STEP_W = 5.0
+
+WORTH = 0.03
+"""Least part of the energy that such a limit saves: less is within the error of the form."""
+
+
+def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: float) -> Floats:
+    """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
+    fixed_w = FIXED * own_limit_w
+    over_w = np.maximum(wanted_w, limit_w) - fixed_w
+    left: Floats = ((limit_w - fixed_w) / over_w) ** EXPONENT
+    return left
+
+
+def under_limit(profile: Profile, limit_w: float) -> Profile:
+    """The job as a card with a lower limit would have measured it.
+
+    Raises:
+        InputError: its own limit is not known, or the other one is higher, or below half of it.
+    """
+    own_w = profile.power_limit_w
+    if own_w is None or not LEAST * own_w <= limit_w <= own_w:
+        under = "a limit that is not known" if own_w is None else f"{own_w:g} W"
+        raise InputError(
+            f"what {profile.job} does at {limit_w:g} W is not known",
+            why=f"it was profiled under {under}, and lower limits are known down to half of it",
+            fix=f"profile it under that limit: advisor profile {profile.job}",
+        )
+    values = profile.values
+    left = speed_left(limit_w, values["power_w"], own_w)
+    doubt = np.zeros((2, len(left))) if profile.doubt is None else profile.doubt
+    # The range of lost speed is for 90 %, so 3.3 standard deviations wide.
+    of_form = (max(SLOWDOWNS) - min(SLOWDOWNS)) / 3.3 * (1 - left)
+    return replace(
+        profile,
+        power_limit_w=limit_w,
+        measured_limit_w=own_w,
+        values={
+            **values,
+            **{name: values[name] * left for name in ("rate", "sm_clock_mhz")},
+            "power_w": np.minimum(values["power_w"], limit_w),
+        },
+        doubt=np.array([np.hypot(doubt[0], of_form), doubt[1]]),
+    )
+
+
+class LimitPredictor:
+    """A `Predictor` of a card with a lower power limit, by what jobs do under that of profiles."""
+
+    def __init__(self, predictor: Predictor, profiles: Iterable[Profile], limit_w: float) -> None:
+        self._predictor, self._limit_w = predictor, limit_w
+        self._brought = {profile: under_limit(profile, limit_w) for profile in profiles}
+        self._measured = {brought: profile for profile, brought in self._brought.items()}
+
+    def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+        """The profiles as the card would have measured them."""
+        return tuple(self._brought[profile] for profile in profiles)
+
+    def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
+        """One prediction for each split, in their order; profiles are `brought` ones.
+
+        Jobs together slow down as their watts say, and each alone as its own do.
+        """
+        known = [self._measured[profile] for profile in profiles]
+        found = self._predictor.predict(known, splits)
+        own_w = float(known[0].power_limit_w or np.inf)
+        together = speed_left(self._limit_w, found.power_w, own_w)
+        solo = solo_of(profiles)
+        alone = [rate / was for (rate, *_), (was, *_) in zip(solo, found.solo, strict=True)]
+        apart = np.array([split.sharing == "exclusive" for split in splits])
+        part = np.where(apart, 1.0, together[0] / np.array(alone)[:, None])
+        return replace(
+            found,
+            solo=solo,
+            speeds=np.minimum(found.speeds * part, np.maximum(found.speeds, 1.0)),
+            power_w=np.minimum(found.power_w, self._limit_w),
+            latencies_p99_ms=found.latencies_p99_ms / part,
+        )
+
+
+def lower_limit(
+    profiles: Sequence[Profile],
+    power_w: float,
+    floors: Iterable[float],
+) -> LowerLimit | None:
+    """The limit with the least energy for the same work; None: none saves what it is worth.
+
+    Args:
+        profiles: Of the jobs on the GPU, measured under one limit.
+        power_w: What they draw under it.
+        floors: What each is to keep, for each 1 of its speed under it.
+    """
+    now_w, *others = {profile.power_limit_w for profile in profiles}
+    own_w = profiles[0].measured_limit_w or now_w
+    if others or now_w is None or own_w is None:
+        return None
+    limits_w = np.arange(math.ceil(LEAST * own_w / STEP_W) * STEP_W, now_w, STEP_W)
+    left = speed_left(limits_w, power_w, own_w)
+    if not left.size:
+        return None
+    saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
+    saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
+    best = int(saved.argmax())
+    if saved[best] < WORTH:
+        return None
+    part, lost = limits_w[best] / power_w, 1 - left[best]
+    lefts = [float(1 - lost * factor) for factor in (1.0, *reversed(SLOWDOWNS))]
+    low, high = lefts[1:]
+    return LowerLimit(
+        jobs=tuple(profile.job for profile in profiles),
+        power_limit_w=float(limits_w[best]),
+        energy_saved=Interval(*(float(1 - part / left) for left in (lefts[0], low, high))),
+        longer=Interval(*(1 / left - 1 for left in (lefts[0], high, low))),
+    )

@@ -1,0 +1,93 @@
+"""What jobs do under a lower power limit, and the limit that saves most energy."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_profiles import Physics, profile
+
+from advisor.core.gpu import EQUAL, without_limits
+from advisor.errors import InputError
+from advisor.predict.power_limit import (
+    EXPONENT,
+    FIXED,
+    KEPT,
+    LimitPredictor,
+    lower_limit,
+    speed_left,
+    under_limit,
+)
+from advisor.predict.sets import SetPredictor
+
+POWERS_W = st.floats(300.0, 900.0)
+
+
+@given(POWERS_W, POWERS_W, POWERS_W)
+def test_two_limits_after_each_other_are_the_lower_one(a: float, b: float, wanted: float) -> None:
+    low, high = sorted((a, b))
+    once = speed_left(low, wanted, 700.0)
+    assert once == pytest.approx(
+        speed_left(high, wanted, 700.0) * speed_left(low, min(high, wanted), 700.0)
+    )
+    assert once == pytest.approx(1.0) if wanted <= low else once < 1
+
+
+def test_only_shares_that_draw_more_are_slower_and_less_sure() -> None:
+    known = profile("a")
+    found = under_limit(known, 370.0)
+    slower = ((370 - FIXED * 700) / (400 - FIXED * 700)) ** EXPONENT
+    assert found.values["rate"][-1] == pytest.approx(slower * known.values["rate"][-1])
+    assert found.values["power_w"].max() == 370
+    below = known.values["power_w"] <= 370
+    assert np.array_equal(found.values["rate"][below], known.values["rate"][below])
+    assert found.doubt is not None
+    assert found.doubt[0][-1] > found.doubt[0][0] == 0
+    assert (found.power_limit_w, found.measured_limit_w) == (370, 700)
+
+
+@pytest.mark.parametrize(("own_w", "limit_w"), [(700.0, 340.0), (700.0, 750.0), (None, 500.0)])
+def test_limits_of_which_nothing_is_known_are_refused(own_w: float | None, limit_w: float) -> None:
+    with pytest.raises(InputError, match="lower limits are known down to half of it") as refused:
+        under_limit(profile("a", power_limit_w=own_w), limit_w)
+    assert "advisor profile a" in str(refused.value.fix)
+
+
+@pytest.mark.parametrize("predictor", [SetPredictor(), Physics()])
+def test_jobs_together_slow_down_as_their_watts_say(predictor: SetPredictor | Physics) -> None:
+    """Each for each 1 alone under the same limit; alone on a GPU none is slower than that."""
+    jobs = [profile("a"), profile("b")]
+    splits = [EQUAL, without_limits("exclusive", 2)]
+    before = predictor.predict(jobs, splits)
+    limited = LimitPredictor(predictor, jobs, 350.0)
+    found = limited.predict(limited.brought(jobs), splits)
+    assert found.power_w.max() <= 350 < before.power_w[0, 0]
+    alone = speed_left(350.0, 400.0, 700.0)
+    slower = speed_left(350.0, before.power_w[0, 0], 700.0) / alone
+    assert found.speeds[0, :, 0] == pytest.approx(slower * before.speeds[0, :, 0])
+    assert found.speeds[0, :, 1] == pytest.approx(before.speeds[0, :, 1])
+    assert found.solo[0][:2] == pytest.approx((100 * alone, 350.0))
+
+
+def test_the_limit_that_saves_most_keeps_speeds_and_floors() -> None:
+    jobs = [profile("a")]
+    found = lower_limit(jobs, 690.0, [0.4])
+    assert found
+    left = speed_left(found.power_limit_w, 690.0, 700.0)
+    assert left >= KEPT > speed_left(found.power_limit_w - 5, 690.0, 700.0)
+    saved, longer = found.energy_saved, found.longer
+    assert saved.value == pytest.approx(1 - found.power_limit_w / 690 / left)
+    assert (longer.value, longer.low < longer.value < longer.high) == (1 / left - 1, True)
+    assert saved.low < saved.value < saved.high
+    higher = lower_limit(jobs, 690.0, [0.97])
+    assert higher
+    assert higher.power_limit_w > found.power_limit_w
+    assert lower_limit(jobs, 690.0, [0.999]) is None
+
+
+def test_no_limit_is_offered_where_it_saves_little_or_nothing_is_known() -> None:
+    """A job of few watts, cards of two limits, an unknown limit, or no lower one left."""
+    a = profile("a")
+    assert lower_limit([a], 300.0, [0.4]) is None
+    assert lower_limit([a, profile("b", power_limit_w=600.0)], 690.0, [0.4, 0.4]) is None
+    assert lower_limit([profile("a", power_limit_w=None)], 690.0, [0.4]) is None
+    assert lower_limit([under_limit(a, 350.0)], 350.0, [0.4]) is None
