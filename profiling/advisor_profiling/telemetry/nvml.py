@@ -415,6 +415,37 @@ def _power_limit_w(device: Any) -> float | None:
     return _scaled(reading("nvmlDeviceGetEnforcedPowerLimit", device), 1000)
 
 
+def power_limits_w(gpu_uuid: str) -> tuple[float, tuple[float, float]]:
+    """The power limit that is set, and the least and the most that can be, W.
+
+    Raises:
+        SourceError: NVML does not answer.
+    """
+    with nvml_session():
+        device = _find(gpu_uuid)
+        now_mw = call("nvmlDeviceGetPowerManagementLimit", device)
+        least_mw, most_mw = call("nvmlDeviceGetPowerManagementLimitConstraints", device)
+    return now_mw / 1000, (least_mw / 1000, most_mw / 1000)
+
+
+def set_power_limit(gpu_uuid: str, limit_w: float) -> None:
+    """Set the power limit, which takes the rights of an administrator.
+
+    Raises:
+        SourceError: the driver refuses.
+    """
+    with nvml_session():
+        device = _find(gpu_uuid)
+        try:
+            _pynvml.nvmlDeviceSetPowerManagementLimit(device, round(1000 * limit_w))
+        except _pynvml.NVMLError as error:
+            raise SourceError(
+                f"the power limit of {gpu_uuid} cannot be set to {limit_w:g} W",
+                why=f"NVML error {error.value}; it takes the rights of an administrator",
+                fix=f"sudo nvidia-smi -i {gpu_uuid} -pl {limit_w:g}; then leave out --power-limit",
+            ) from error
+
+
 def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
 

@@ -279,6 +279,30 @@ int nvmlDeviceGetEnforcedPowerLimit(Device *device, unsigned *mw) {
     return device_unsigned(device, "power_limit_mw", 700000, mw);
 }
 
+int nvmlDeviceGetPowerManagementLimit(Device *device, unsigned *mw) {
+    return device_unsigned(device, "power_limit_mw", 700000, mw);
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(Device *device, unsigned *least, unsigned *most) {
+    (void)device;
+    *least = 200000;
+    *most = 700000;
+    return users ? OK : UNINITIALIZED;
+}
+
+int nvmlDeviceSetPowerManagementLimit(Device *device, unsigned mw) {
+    char path[4096];
+    double ignored = 0;
+    int code = device_number(device, "power_limit_set", 0, &ignored);
+    if (code) return code;
+    const char *root = getenv("FAKE_NVML_DIR");
+    snprintf(path, sizeof path, "%s/gpu%d/power_limit_mw", root ? root : "", device->index);
+    FILE *file = fopen(path, "w");
+    if (!file) return NOT_SUPPORTED;
+    fprintf(file, "%u", mw);
+    return fclose(file) ? NOT_SUPPORTED : OK;
+}
+
 int nvmlDeviceGetCurrentClocksEventReasons(Device *device, unsigned long long *mask) {
     double value = 0;
     int code = device_number(device, "throttle", 0, &value);

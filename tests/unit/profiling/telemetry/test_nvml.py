@@ -335,3 +335,44 @@ def test_no_library_says_that_the_driver_is_missing() -> None:
     script = "import ctypes; ctypes.CDLL = lambda *_: (_ for _ in ()).throw(OSError())\n" + script
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "libnvidia-ml.so.1" in json.loads(done.stdout)["text"], done.stderr
+
+
+_LOWERED = """
+import signal
+from advisor_profiling.power_limit import lowered, put_back
+from advisor_profiling.testbed import find_gpu
+home = state.parent.parent / "runtime"
+now = lambda: int((state / "power_limit_mw").read_text())
+"""
+
+
+def test_a_lowered_power_limit_is_put_back(nvml: FakeNvml, ask: Ask) -> None:
+    """At the end, after a crash by the next that holds the GPU, and not where others set it."""
+    nvml.write(gpu=0, power_limit_mw=650_000)
+    once = "with lowered(find_gpu('0'), 500, home): during = now()"
+    assert ask(f"{_LOWERED}\n{once}\nshow([during, now()])") == [500_000, 650_000]
+    killed = "with lowered(find_gpu('0'), 500, home): show(now()); sys.stdout.flush(); os._exit(0)"
+    assert ask(f"{_LOWERED}\n{killed}") == 500_000
+    again = (
+        f"put_back({UUID!r}, home); first = now(); put_back({UUID!r}, home); show([first, now()])"
+    )
+    assert ask(f"{_LOWERED}\n{again}") == [650_000, 650_000]
+    assert ask(f"{_LOWERED}\n{killed}") == 500_000
+    nvml.write(gpu=0, power_limit_mw=600_000)
+    assert ask(f"{_LOWERED}\n{again}") == [600_000, 600_000]
+
+
+@pytest.mark.parametrize(
+    ("limit_w", "code", "told"),
+    [
+        (500, "source", f"sudo nvidia-smi -i {UUID} -pl 500"),
+        (100, "bad-input", "choose 200 to 700 W"),
+    ],
+)
+def test_a_power_limit_that_cannot_be_set(
+    nvml: FakeNvml, ask: Ask, limit_w: int, code: str, told: str
+) -> None:
+    nvml.write(gpu=0, power_limit_set=error(4))
+    said = ask(f"{_LOWERED}\nwith lowered(find_gpu('0'), {limit_w}, home): show('set')")
+    assert said["error"] == code
+    assert told in said["text"]

@@ -1,0 +1,70 @@
+"""The power limit of a GPU that a launch lowers, and puts back.
+
+What it was is written down before another one is set. The launch puts it back at its end; where all
+of the launch was killed, its guard does, by `python -P -m advisor_profiling.power_limit GPU_UUID`,
+or whatever of ours holds the GPU next. A limit that somebody else has set meanwhile stays.
+"""
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor.files import private_folder, read_plain, replace_file
+from advisor.settings import read_settings
+from advisor_profiling.telemetry import nvml
+
+
+@contextmanager
+def lowered(gpu: Gpu, limit_w: float, runtime_dir: Path) -> Generator[None]:
+    """A GPU that we hold at a lower limit; as it was at the end.
+
+    Raises:
+        InputError: the card has no such limit, or it is not an NVIDIA one, or not one alone.
+        SourceError: the driver does not let this user set it; nothing has changed then.
+    """
+    if gpu.vendor != "nvidia" or len(gpu.each) > 1:
+        raise InputError(
+            f"the power limit of {gpu.model} is not set here",
+            why="it is for one NVIDIA GPU",
+            fix="set it by hand, and leave out --power-limit",
+        )
+    before_w, (least_w, most_w) = nvml.power_limits_w(gpu.uuid)
+    if not least_w <= limit_w <= most_w:
+        raise InputError(
+            f"the power limit of {gpu.model} cannot be {limit_w:g} W",
+            fix=f"choose {least_w:g} to {most_w:g} W",
+        )
+    file = _file(gpu.uuid, runtime_dir)
+    replace_file(file, json.dumps({"before_w": before_w, "ours_w": limit_w}).encode())
+    try:
+        nvml.set_power_limit(gpu.uuid, limit_w)
+        yield
+    finally:
+        put_back(gpu.uuid, runtime_dir)
+
+
+def put_back(gpu_uuid: str, runtime_dir: Path) -> None:
+    """The limit that a GPU had before one of ours was set; the caller holds the GPU.
+
+    Raises:
+        SourceError: the driver does not let this user set it; it is tried again the next time.
+    """
+    file = _file(gpu_uuid, runtime_dir)
+    if (kept := read_plain(file, 4096)) is None:
+        return
+    limits = json.loads(kept)
+    if nvml.power_limits_w(gpu_uuid)[0] == limits["ours_w"]:
+        nvml.set_power_limit(gpu_uuid, limits["before_w"])
+    file.unlink()
+
+
+def _file(gpu_uuid: str, runtime_dir: Path) -> Path:
+    return private_folder(runtime_dir) / f"power-limit-{gpu_uuid}"
+
+
+if __name__ == "__main__":
+    put_back(sys.argv[1], read_settings().runtime_dir)
