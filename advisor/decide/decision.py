@@ -77,7 +77,6 @@ from advisor.decide.limits import (
     with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.power_limit import LimitPredictor
 from advisor.predict.predictions import (
     Prediction,
     Predictions,
@@ -474,16 +473,6 @@ class Outlook:
         """Predictions of all options."""
         given = self.profiles, self.checked, self.measured
         return self.predict(options_of(*given, fine=fine, running=running))
-
-    def under(self, power_limit_w: float) -> "Outlook":
-        """The same on a card with a lower power limit.
-
-        Raises:
-            InputError: it is out of the range that is known.
-        """
-        predictor = LimitPredictor(self._predictor, self.profiles, power_limit_w)
-        profiles = predictor.brought(self.profiles)
-        return Outlook(profiles, predictor, self.checked, self.measured)
 
     def predict(self, splits: Sequence[Split]) -> Predictions:
         """What the jobs would do at other splits."""

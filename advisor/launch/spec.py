@@ -264,6 +264,7 @@ class LaunchSpec:
         try_s: Each set is the same jobs in another way, which runs for so long; the best one then
             runs to its end. None: each set runs to its end.
         wait_s: How long it may wait for a GPU that another launch holds, s.
+        power_limit_w: Of the GPU while it is held; None: as it is.
         asked_by: Who asked: a user's name, or the name of a token.
         notes: What the caller should know, such as why there is no forecast.
     """
@@ -279,6 +280,7 @@ class LaunchSpec:
     strict: bool = False
     try_s: float | None = None
     wait_s: float = 0.0
+    power_limit_w: float | None = None
     asked_by: str = ""
     notes: tuple[str, ...] = ()
 

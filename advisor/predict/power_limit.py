@@ -8,6 +8,7 @@ their limit, where no effect is off by 3.8, 18.5 and 12.6 % (docs/measurements/p
 a ratio it also holds for work that was measured at its limit, so nothing is known above that.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -34,6 +35,9 @@ KEPT = 0.95
 
 STEP_W = 5.0
 
+SAME_W = 1.0
+"""By which two limits differ that are the same."""
+
 WORTH = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
 
@@ -46,18 +50,20 @@ def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: f
     return left
 
 
+@functools.lru_cache(maxsize=1024)  # copies of a job have one profile
 def under_limit(profile: Profile, limit_w: float) -> Profile:
-    """The job as a card with a lower limit would have measured it.
+    """The job as a card with that limit would have measured it; as it is where none is lower.
 
     Raises:
-        InputError: its own limit is not known, or the other one is higher, or below half of it.
+        InputError: the limit is below half of that of the profile.
     """
     own_w = profile.power_limit_w
-    if own_w is None or not LEAST * own_w <= limit_w <= own_w:
-        under = "a limit that is not known" if own_w is None else f"{own_w:g} W"
+    if own_w is None or limit_w > own_w - SAME_W:
+        return profile
+    if limit_w < LEAST * own_w:
         raise InputError(
             f"what {profile.job} does at {limit_w:g} W is not known",
-            why=f"it was profiled under {under}, and lower limits are known down to half of it",
+            why=f"it was profiled under {own_w:g} W, and limits are known down to half of that",
             fix=f"profile it under that limit: advisor profile {profile.job}",
         )
     values = profile.values
@@ -68,7 +74,7 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
     return replace(
         profile,
         power_limit_w=limit_w,
-        measured_limit_w=own_w,
+        measured=profile,
         values={
             **values,
             **{name: values[name] * left for name in ("rate", "sm_clock_mhz")},
@@ -125,7 +131,7 @@ def lower_limit(
         floors: What each is to keep, for each 1 of its speed under it.
     """
     now_w, *others = {profile.power_limit_w for profile in profiles}
-    own_w = profiles[0].measured_limit_w or now_w
+    own_w = (profiles[0].measured or profiles[0]).power_limit_w
     if others or now_w is None or own_w is None:
         return None
     limits_w = np.arange(math.ceil(LEAST * own_w / STEP_W) * STEP_W, now_w, STEP_W)

@@ -167,7 +167,7 @@ class Profile:
         idle_power_w: Power before the job started.
         active_idle_power_w: Power with jobs open on the GPU and none at work; NaN if not known.
         power_limit_w: Enforced limit; None if not known.
-        measured_limit_w: That under which it was measured, where `power_limit_w` is a lower one.
+        measured: The profile as it was measured, where `power_limit_w` is a lower one than there.
         memory_used_mib: Most GPU memory used at any share; None if not known.
         shares: Percent, ascending, the last one 100; shape (shares,).
         values: Each of `COLUMNS` over the shares, shape (shares,); NaN where it was not measured.
@@ -193,7 +193,7 @@ class Profile:
     idle_power_w: float
     active_idle_power_w: float = math.nan
     power_limit_w: float | None = None
-    measured_limit_w: float | None = None
+    measured: "Profile | None" = None
     memory_used_mib: float | None = None
     shares: Floats
     values: Mapping[str, Floats]
@@ -430,6 +430,7 @@ def with_rate(profile: Profile, rate: float) -> Profile:
         values={**profile.values, **values},
         serving=serving,
         busy=min(profile.busy * float(part[-1]), 1.0),
+        measured=None,
     )
 
 

@@ -437,6 +437,8 @@ class LaunchRequest(_SharingRequest):
         then: Jobs that run together afterwards, one after the other.
         tries: Of the best ways so many run on trial, for seconds each, and that with the most work
             per joule goes on; jobs are started again for each, so they must be restartable.
+        power_limit_w: Lower the power limit of the GPU to that until the launch ends, W, which
+            takes the rights of an administrator.
         dry_run: Say what would run, and start nothing.
     """
 
@@ -458,6 +460,7 @@ class LaunchRequest(_SharingRequest):
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
     then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
     tries: Annotated[int, Bounds(ge=1, le=3)] = 1
+    power_limit_w: Watts | None = None
     dry_run: bool = False
 
     @property

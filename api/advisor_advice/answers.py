@@ -203,29 +203,15 @@ class KnownSet:
             As `decide`.
         """
         if len(asked.names) == 1:
-            return self._copies(request, asked.power_limit_w)
+            return self._copies(request)
         # The MPS daemon that runs sets no lower limit.
         there = Running(split=Split(asked.running), cap_percent=WHOLE) if asked.running else None
-        return self.under(asked.power_limit_w).answer(request, there)
+        return self.answer(request, there)
 
-    def under(self, power_limit_w: float | None) -> "KnownSet":
-        """The same jobs on a card with a lower power limit; None: as they were profiled.
-
-        Raises:
-            InputError: the limit is out of the range that is known.
-        """
-        if power_limit_w is None:
-            return self
-        outlook = self.outlook.under(power_limit_w)
-        told = f"what jobs do at {power_limit_w:g} W follows from other cards, and was not measured"
-        return replace(self, outlook=outlook, warnings=(*self.warnings, told))
-
-    def _copies(self, request: Request, power_limit_w: float | None) -> ModelAdvice:
+    def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
         sets = [
-            known_set(
-                replace(self.known, found=replace(found, profiles=found.profiles[:number]))
-            ).under(power_limit_w)
+            known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
             for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
         counted = replicas((one.outlook for one in sets), request)

@@ -166,7 +166,14 @@ def _answer(
     """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
     several = len(asked.names) > 1
-    found = find_profiles(asked.looked_at, settings, asked.gpu_model, file, several_gpus=several)
+    found = find_profiles(
+        asked.looked_at,
+        settings,
+        asked.gpu_model,
+        file,
+        several_gpus=several,
+        power_limit_w=asked.power_limit_w,
+    )
     known = known_set(read_known(found, settings, asked.gpu_uuid))
     if len(asked.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.

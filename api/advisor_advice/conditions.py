@@ -45,6 +45,7 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
+from advisor.predict.power_limit import LimitPredictor
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Floats, Profile, hold_several
 from advisor.predict.sets import AnyWay, has_short_blocks
@@ -326,6 +327,13 @@ class Conditions:
             else p
             for p in profiles
         )
+        lower_w = min((p.power_limit_w or math.inf for p in profiles if p.measured), default=None)
+        profiles = tuple(
+            replace(p.measured, active_idle_power_w=p.active_idle_power_w, kernels=p.kernels)
+            if p.measured
+            else p
+            for p in profiles
+        )
         hours = self._hours(profiles)
         profiles = tuple(narrowed_by(p, hours) for p in profiles)
         if factor := self.card_of(profiles):
@@ -335,6 +343,9 @@ class Conditions:
             predictor = DriftPredictor(predictor, drifts)
         if windows := self._windows(profiles):
             predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
+        if lower_w is not None:
+            predictor = LimitPredictor(predictor, profiles, lower_w)
+            profiles = predictor.brought(profiles)
         return predictor, tuple(profiles)
 
     def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:
@@ -375,6 +386,11 @@ class Conditions:
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
+        if lower := [p for p in profiles if p.measured]:
+            yield (
+                f"what jobs do at a power limit of {lower[0].power_limit_w:g} W was not measured, "
+                "and follows from what other cards do at theirs"
+            )
         beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
         for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
             yield f"of {job} also {beside[job]} launches beside profiled jobs tell"

@@ -170,7 +170,12 @@ def criteria_of(
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     profile_set = find_profiles(
-        names, settings, launch.gpu_model, launch.profiles, several_gpus=True
+        names,
+        settings,
+        launch.gpu_model,
+        launch.profiles,
+        several_gpus=True,
+        power_limit_w=launch.power_limit_w,
     )
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
@@ -200,7 +205,12 @@ def with_forecast(
     allow = launch.request.allow_unsafe
     try:
         profile_set = find_profiles(
-            names, settings, launch.gpu_model, launch.profiles, several_gpus=True
+            names,
+            settings,
+            launch.gpu_model,
+            launch.profiles,
+            several_gpus=True,
+            power_limit_w=launch.power_limit_w,
         )
     except (InputError, StoreError) as error:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
@@ -271,7 +281,10 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model, several_gpus=True)
+    names = [job.name for job in pair.jobs]
+    found = find_profiles(
+        names, settings, gpu.model, several_gpus=True, power_limit_w=gpu.power_limit_w
+    )
     at_rates = (
         with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
         for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True)
@@ -311,7 +324,8 @@ def better(
     Raises:
         As `renewed`; NoSplitError: nothing keeps every limit.
     """
-    found = find_profiles([job.name for job in pair.jobs], settings, gpu.model)
+    names = [job.name for job in pair.jobs]
+    found = find_profiles(names, settings, gpu.model, power_limit_w=gpu.power_limit_w)
     if len(pair.parts) == 1:
         return _whole(pair, found, gpu)
     known = known_set(read_known(found, settings, gpu.uuid, newest=seen))
@@ -319,7 +333,7 @@ def better(
     way = known.decide(with_kept(asked, pair.parts, known.outlook.profiles)).choice
     if way is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
-    names, manifest = [job.name for job in pair.jobs], known.known.model.manifest
+    manifest = known.known.model.manifest
     splits = pair.split, way.split
     now, then = known.outlook.predict(splits)
     by = OBJECTIVES[DEFAULT_OBJECTIVE]

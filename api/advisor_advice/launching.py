@@ -138,6 +138,11 @@ class ResolvedLaunch:
         return self.card and self.card.units_total
 
     @property
+    def power_limit_w(self) -> float | None:
+        """That the card is to have, or has where it was seen."""
+        return self.request.power_limit_w or (self.card and self.card.power_limit_w)
+
+    @property
     def memory_mib(self) -> float | None:
         """Of the card: what was asked for, and no more than it has."""
         both = (self.request.memory_mib, self.card and self.card.memory_mib)
@@ -276,6 +281,7 @@ def _spec(
         when_p99_breaks=request.when_p99_breaks,
         stop_on_wrong_results=request.stop_on_wrong_results,
         strict=request.strict,
+        power_limit_w=request.power_limit_w,
         try_s=TRY_S if request.tries > 1 and len(made) > 1 else None,
         asked_by=launch.asked_by,
         notes=tuple(dict.fromkeys(notes)),

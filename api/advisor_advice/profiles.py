@@ -15,6 +15,7 @@ from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.kernels import computes_in_bursts
 from advisor.predict.one_window import mean_window, window_of_point
+from advisor.predict.power_limit import under_limit
 from advisor.predict.profiles import (
     IDLE,
     Profile,
@@ -83,11 +84,12 @@ def find_profiles(
     file: Path | None = None,
     *,
     several_gpus: bool = False,
+    power_limit_w: float | None = None,
 ) -> ProfileSet:
     """The profiles of jobs on a GPU model that all of them were measured on.
 
     Without a wish it is the one that all profiles have in common. Solo points of a file go before
-    the stored and the bundled ones.
+    the stored and the bundled ones. `power_limit_w` is that of the card, where it is known.
 
     Raises:
         InputError: a job has no profile, there is not just one GPU model in common, or it holds
@@ -109,7 +111,9 @@ def find_profiles(
     for name in names:
         if not known[name].profiles:
             raise no_profile(name, _known(settings, file), points=stored)
-    return on_one_gpu(names, known, gpu_model, several_gpus=several_gpus)
+    return on_one_gpu(
+        names, known, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
+    )
 
 
 def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
@@ -191,12 +195,14 @@ def on_one_gpu(
     gpu_model: str | None = None,
     *,
     several_gpus: bool = False,
+    power_limit_w: float | None = None,
 ) -> ProfileSet:
     """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
 
     Raises:
         InputError: no GPU model in common, several that were measured on here, or none of that
-            name; or a job holds `several_gpus`, and that is not meant.
+            name; or a job holds `several_gpus`, and that is not meant; or `power_limit_w`, of the
+            card, is below what is known.
     """
     model = _common_model(names, profiles_by_job, gpu_model)
     in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
@@ -205,6 +211,8 @@ def on_one_gpu(
     profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
     for profile in profiles:
         check_one_gpu(profile.job, 1 if several_gpus else profile.gpus)
+    if power_limit_w is not None:
+        profiles = tuple(under_limit(profile, power_limit_w) for profile in profiles)
     return ProfileSet(profiles, bundled, tuple(others))
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -23,6 +24,7 @@ from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
+from advisor_profiling.power_limit import lowered, put_back
 from advisor_profiling.testbed import backend_alone, find_gpus, open_source, with_units
 
 
@@ -68,7 +70,12 @@ def _open_context(
                     raise
                 beat()
                 time.sleep(0.1)
+        if sum(put_back(one.uuid, settings.runtime_dir) for one in gpu.each):
+            gpu = find_gpus(spec.gpu)
         gpu = with_units(gpu, settings)
+        if (lower_w := spec.power_limit_w) is not None:
+            stack.enter_context(lowered(gpu, lower_w, settings.runtime_dir))
+            gpu = replace(gpu, power_limit_w=lower_w)
         yield LaunchContext(
             gpu=gpu,
             source=stack.enter_context(closing(open_source(gpu, None, settings, summed=True))),

@@ -176,7 +176,7 @@ class _Kept:
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
         default_factory=lambda: LRUCache(1024)
     )
-    sets: LRUCache[tuple[tuple[str, ...], str | None, str | None], KnownSet] = field(
+    sets: LRUCache[tuple[tuple[str, ...], str | None, str | None, float | None], KnownSet] = field(
         default_factory=lambda: LRUCache(_MOST_KNOWN)
     )
     answers: LRUCache[RecommendationRequest | GainsRequest, bytes] = field(
@@ -278,6 +278,7 @@ class _JobsReader:
         names: Sequence[str],
         gpu_model: str | None,
         gpu_uuid: str | None,
+        power_limit_w: float | None = None,
     ) -> KnownJobs:
         """All that an answer about jobs is made of.
 
@@ -286,7 +287,7 @@ class _JobsReader:
             ModelError: there is no model, or it is damaged.
             StoreError: the store cannot be read.
         """
-        found = await self.profiles(kept, names, gpu_model)
+        found = await self.profiles(kept, names, gpu_model, power_limit_w)
         return KnownJobs(
             found=found,
             model=await self.predictor(kept),
@@ -307,7 +308,11 @@ class _JobsReader:
         return kept.predictor
 
     async def profiles(
-        self, kept: _Kept, names: Sequence[str], gpu_model: str | None
+        self,
+        kept: _Kept,
+        names: Sequence[str],
+        gpu_model: str | None,
+        power_limit_w: float | None = None,
     ) -> ProfileSet:
         """One profile for each name, on a GPU model that all have in common.
 
@@ -323,7 +328,7 @@ class _JobsReader:
             if name not in whole:
                 near = await asyncio.to_thread(self._jobs.names, kept.change, near=name)
                 raise no_profile(name, near)
-        return on_one_gpu(names, whole, gpu_model)
+        return on_one_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
 
     async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
         """Profiles from the store, of which many requests may want the same ones at once."""
@@ -636,7 +641,7 @@ class Engine(Collector):
         return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
 
     async def _set(self, kept: _Kept, asked: RecommendationRequest) -> KnownSet:
-        key = asked.looked_at, asked.gpu_model, asked.gpu_uuid
+        key = asked.looked_at, asked.gpu_model, asked.gpu_uuid, asked.power_limit_w
         if (known := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
                 if (known := kept.sets.get(key)) is None:

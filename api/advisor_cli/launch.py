@@ -136,6 +136,13 @@ class _Rules:
         ),
     ] = None
     tries: Tries = 1
+    power_limit_w: Annotated[
+        float | None,
+        typer.Option(
+            "--power-limit",
+            help="Lower the GPU's power limit, W, and put it back at the end; as administrator",
+        ),
+    ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
     ] = False

@@ -8,12 +8,13 @@ or whatever of ours holds the GPU next. A limit that somebody else has set meanw
 import json
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from advisor.core.gpu import Gpu
-from advisor.errors import InputError
+from advisor.errors import BusyError, InputError
 from advisor.files import private_folder, read_plain, replace_file
+from advisor.runtime.lock import gpu_lock
 from advisor.settings import read_settings
 from advisor_profiling.telemetry import nvml
 
@@ -47,24 +48,36 @@ def lowered(gpu: Gpu, limit_w: float, runtime_dir: Path) -> Generator[None]:
         put_back(gpu.uuid, runtime_dir)
 
 
-def put_back(gpu_uuid: str, runtime_dir: Path) -> None:
-    """The limit that a GPU had before one of ours was set; the caller holds the GPU.
+def put_back(gpu_uuid: str, runtime_dir: Path) -> bool:
+    """Set the limit that a GPU had before one of ours was; the caller holds the GPU.
+
+    Returns:
+        Whether one of ours was still set.
 
     Raises:
         SourceError: the driver does not let this user set it; it is tried again the next time.
     """
     file = _file(gpu_uuid, runtime_dir)
     if (kept := read_plain(file, 4096)) is None:
-        return
+        return False
     limits = json.loads(kept)
-    if nvml.power_limits_w(gpu_uuid)[0] == limits["ours_w"]:
+    is_ours: bool = nvml.power_limits_w(gpu_uuid)[0] == limits["ours_w"]
+    if is_ours:
         nvml.set_power_limit(gpu_uuid, limits["before_w"])
     file.unlink()
+    return is_ours
 
 
 def _file(gpu_uuid: str, runtime_dir: Path) -> Path:
     return private_folder(runtime_dir) / f"power-limit-{gpu_uuid}"
 
 
+def main(gpu_uuid: str) -> None:
+    """Put it back, where nobody holds the GPU: who does has done so."""
+    settings = read_settings()
+    with suppress(BusyError), gpu_lock(settings.lock_dir, gpu_uuid):
+        put_back(gpu_uuid, settings.runtime_dir)
+
+
 if __name__ == "__main__":
-    put_back(sys.argv[1], read_settings().runtime_dir)
+    main(sys.argv[1])

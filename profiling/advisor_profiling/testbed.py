@@ -63,6 +63,7 @@ from advisor.runtime.processes import (
 )
 from advisor.runtime.running_job import RunningJob, check_limits, end_leftovers, prove
 from advisor.settings import Settings
+from advisor_profiling.power_limit import put_back
 from advisor_profiling.telemetry import amd, nvml
 from advisor_profiling.window import Clock, Target, VirtualClock, part_alone
 
@@ -265,6 +266,8 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
     with ExitStack() as stack:
         for uuid in sorted(one.uuid for one in gpu.each):
             stack.enter_context(gpu_lock(settings.lock_dir, uuid))
+            if put_back(uuid, settings.runtime_dir):
+                gpu = find_gpus(gpu_name)
         yield stack.enter_context(closing(backend_alone(with_units(gpu, settings), mode, settings)))
 
 

@@ -21,7 +21,8 @@ supported), energy_mj (default: integrates power_mw in ticks of 0.1 s,
 each process for itself),
 sm_clock_mhz 1980, mem_clock_mhz 3201, temperature_c 40, memory_total_mib 143771, memory_used_mib
 600, memory_reserved_mib 0 (of these the driver's own),
-power_limit_mw 700000, power_limit_set (only errors: 4 is no permission), throttle 0 (mask), throttle_old (mask under the older name, absent),
+power_limit_mw 700000, power_limit_set (only errors: 4 is no permission), throttle 0 (mask),
+throttle_old (mask under the older name, absent),
 memory_busy 30, compute_mode 0, mig 0, compute_processes and mps_processes (lines "pid MiB"),
 gpm_support 1, gpm_sample (only errors), gpm_<metric> (percent 10 + metric, traffic 1000 + metric),
 every (only errors: each call on the GPU).

@@ -94,15 +94,21 @@ def test_two_launches_race_for_one_gpu(jobs: FakeHost) -> None:
 def test_a_supervisor_that_is_ended_takes_its_jobs_along(
     jobs: FakeHost, number: int, end: tuple[str, str | None]
 ) -> None:
-    """A batch system ends it by SIGTERM: that is the safe order, too."""
+    """A batch system ends it by SIGTERM: that is the safe order, too.
+
+    The power limit that it lowered is put back, by its guard where it was killed.
+    """
     jobs.write_job("script", command=["sh", "-c", f"{sys.executable} {FAKES}/fake_job.py & wait"])
-    name = detached(jobs, "script", "one", *RUNS)
-    daemon = daemon_pid(jobs)
+    name = detached(jobs, "script", "one", *RUNS, "--power-limit", "500")
+    daemon, limit_mw = daemon_pid(jobs), jobs.folder / "nvml" / "gpu0" / "power_limit_mw"
+    assert limit_mw.read_text() == "500000"
+    assert show(jobs, name)["power_limit_w"] == 500
     os.kill(show(jobs, name)["supervisor_pid"], number)
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == end
     await_nobody(jobs)
     assert wait_until(lambda: owner_of(daemon) is None, 10)
+    assert wait_until(lambda: limit_mw.read_text() == "700000", 10)
 
 
 def test_disk_that_is_full_at_the_start_says_what_to_do(jobs: FakeHost) -> None:

@@ -42,13 +42,16 @@ def test_only_shares_that_draw_more_are_slower_and_less_sure() -> None:
     assert np.array_equal(found.values["rate"][below], known.values["rate"][below])
     assert found.doubt is not None
     assert found.doubt[0][-1] > found.doubt[0][0] == 0
-    assert (found.power_limit_w, found.measured_limit_w) == (370, 700)
+    assert (found.power_limit_w, found.measured) == (370, known)
 
 
-@pytest.mark.parametrize(("own_w", "limit_w"), [(700.0, 340.0), (700.0, 750.0), (None, 500.0)])
-def test_limits_of_which_nothing_is_known_are_refused(own_w: float | None, limit_w: float) -> None:
-    with pytest.raises(InputError, match="lower limits are known down to half of it") as refused:
-        under_limit(profile("a", power_limit_w=own_w), limit_w)
+def test_limits_that_are_not_lower_change_nothing_and_those_far_below_are_refused() -> None:
+    known = profile("a")
+    assert under_limit(known, 700.4) is under_limit(known, 900.0) is known
+    unknown = profile("a", power_limit_w=None)
+    assert under_limit(unknown, 300.0) is unknown
+    with pytest.raises(InputError, match="limits are known down to half of that") as refused:
+        under_limit(known, 340.0)
     assert "advisor profile a" in str(refused.value.fix)
 
 
