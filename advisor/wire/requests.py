@@ -211,10 +211,13 @@ class _SharingRequest(_AdviceRequest):
     Attributes:
         max_p99_ms: Longest p99 latency, ms, of each job that answers requests and has none of its
             own.
+        power_limit_w: Of the GPU, W, where it is lower than that of the profiles. A launch sets it
+            until it ends, which takes the rights of an administrator.
     """
 
     jobs: tuple[JobRequest, ...]
     max_p99_ms: Milliseconds | None = None
+    power_limit_w: Watts | None = None
 
     @classmethod
     def of(cls, *jobs: str | JobRequest, **fields: Any) -> Self:
@@ -242,7 +245,6 @@ class RecommendationRequest(_SharingRequest):
 
     Attributes:
         gpu_uuid: The card; None: any.
-        power_limit_w: Of the card, where it is lower than that of the profiles.
         isolate: Whether a fault of one job must leave the others running.
         host_cores: Of the host, for all jobs; None: not looked at.
         running: Shares of all jobs but the last, percent, which they have and keep; none: all are
@@ -264,7 +266,6 @@ class RecommendationRequest(_SharingRequest):
         ),
     ]
     gpu_uuid: GpuUuid | None = None
-    power_limit_w: Watts | None = None
     isolate: bool = False
     host_cores: Cores | None = None
     running: tuple[Percent, ...] = ()
@@ -437,8 +438,6 @@ class LaunchRequest(_SharingRequest):
         then: Jobs that run together afterwards, one after the other.
         tries: Of the best ways so many run on trial, for seconds each, and that with the most work
             per joule goes on; jobs are started again for each, so they must be restartable.
-        power_limit_w: Lower the power limit of the GPU to that until the launch ends, W, which
-            takes the rights of an administrator.
         dry_run: Say what would run, and start nothing.
     """
 
@@ -460,7 +459,6 @@ class LaunchRequest(_SharingRequest):
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
     then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
     tries: Annotated[int, Bounds(ge=1, le=3)] = 1
-    power_limit_w: Watts | None = None
     dry_run: bool = False
 
     @property

@@ -204,6 +204,7 @@ def replicas(
     isolate: bool = False,
     gpu_model: str | None = None,
     gpu_uuid: str | None = None,
+    power_limit: float | None = None,
     profiles: str | Path | None = None,
 ) -> Recommendation:
     """How many copies of a job run on one GPU, and what ends their number: `replicas` of it.
@@ -220,6 +221,7 @@ def replicas(
         isolate: Whether a fault of one copy must leave the others running.
         gpu_model: Such as `NVIDIA H200`.
         gpu_uuid: The card.
+        power_limit: Of the card, W, where it is lower than that of the profile.
         profiles: A file of solo points.
 
     Raises:
@@ -238,6 +240,7 @@ def replicas(
         min_gain=min_gain and read_gain(min_gain),
         gpu_model=gpu_model,
         gpu_uuid=gpu_uuid,
+        power_limit_w=power_limit,
         isolate=isolate,
         host_cores=cores,
     )

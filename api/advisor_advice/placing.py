@@ -108,7 +108,7 @@ def place_jobs(
                 raise InputError(
                     f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
                 )
-        found = find_profiles(names, settings, gpu_model, file)
+        found = find_profiles(names, settings, gpu_model, file, power_limit_w=asked.power_limit_w)
         known.append(read_known(found, settings, asked.gpu_uuid, any_of=True))
     return placed(asked, request, known, [asked.gpus, *(also or {}).values()])
 

@@ -561,7 +561,9 @@ class Engine(Collector):
         self._placements += 1
         try:
             kept = await self.present.kept()
-            found = await self._known.profiles(kept, asked.types, asked.gpu_model)
+            found = await self._known.profiles(
+                kept, asked.types, asked.gpu_model, asked.power_limit_w
+            )
             request = place_request(asked, self._settings)
             checked = await self._known.checked(kept, found)
             conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)

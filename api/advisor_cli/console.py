@@ -264,6 +264,10 @@ MaxP99: TypeAlias = Annotated[
 
 MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
+PowerLimit: TypeAlias = Annotated[
+    float | None, typer.Option(help="Power limit of the GPU, W, where it is a lower one")
+]
+
 Memory: TypeAlias = Annotated[
     float | None,
     typer.Option(
@@ -330,6 +334,7 @@ class AdviceOptions(LimitOptions):
     ] = False
     cores: Cores = None
     gpu_uuid: GpuUuidOption = None
+    power_limit: PowerLimit = None
 
 
 R = TypeVar("R")

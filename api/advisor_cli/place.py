@@ -31,6 +31,7 @@ from advisor_cli.console import (
     LimitOptions,
     MinGain,
     Notes,
+    PowerLimit,
     as_json_text,
     grouped,
     job_names,
@@ -153,6 +154,7 @@ class _Fleet(LimitOptions):
     host_cores: Cores = None
     min_gain: MinGain = None
     gpu_uuid: GpuUuidOption = None
+    power_limit: PowerLimit = None
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
@@ -186,6 +188,7 @@ class _Fleet(LimitOptions):
             min_gain=self.min_gain,
             gpu_model=self.gpu_model,
             gpu_uuid=self.gpu_uuid,
+            power_limit_w=self.power_limit,
             deadline_s=None if self.deadline is None else read_duration(self.deadline),
             time_limit_s=self.time_limit,
         )

@@ -63,9 +63,6 @@ class _RecommendOptions(AdviceOptions):
             help="What is to be done, JOB=3h or 3h for both: time that it takes alone; of two jobs"
         ),
     ] = None
-    power_limit: Annotated[
-        float | None, typer.Option(help="Power limit of the card, W, where it is a lower one")
-    ] = None
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False
     components: Annotated[
         bool, typer.Option("--components", help="What the power of the chosen way goes to")
