@@ -180,6 +180,7 @@ class Placement:
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks.
         card: What the power was corrected by; None: it was not.
+        power_limit_w: That each card is to have, W, to keep `rack_power_w`; None: as it is.
     """
 
     objective: str
@@ -202,3 +203,4 @@ class Placement:
     warnings: tuple[str, ...]
     model: ModelName
     card: CardPower | None = None
+    power_limit_w: float | None = None

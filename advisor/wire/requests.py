@@ -548,6 +548,7 @@ class PlacementRequest(_SharingRequest):
         host_cores: Of the host, for all jobs of one GPU; None: not looked at.
         deadline_s: Time in which jobs that run from now on must do their work (an hour by default);
             None: no hurry.
+        rack_power_w: What all GPUs in use may draw, W, kept by their power limits; None: anything.
         time_limit_s: Most time of searching, s.
     """
 
@@ -557,6 +558,7 @@ class PlacementRequest(_SharingRequest):
     gpu_uuid: GpuUuid | None = None
     host_cores: Cores | None = None
     deadline_s: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
+    rack_power_w: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
     time_limit_s: Annotated[float, Bounds(ge=0, le=60.0)] = 10.0
 
     @property

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from advisor.placement import solver
 from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
 from advisor.placement.solver import APART, Plan
+from advisor.predict.power_limit import LEAST, STEP_W, under_limit
 from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings, read_settings
@@ -142,9 +144,62 @@ def placed(
     """The placement from the profiles on each GPU model and its number of GPUs.
 
     Raises:
-        InputError: an objective that is none, or a deadline that no speed keeps.
+        InputError: an objective that is none, a deadline that no speed keeps, or a budget of watts
+            for a queue, for GPUs of several models, or below what one card takes.
         NoSplitError: a job keeps its limits nowhere.
     """
+    if asked.rack_power_w is None:
+        return _planned(asked, request, known, gpus)[0]
+    limits = [p.power_limit_w for of in known for p in of.found.profiles]
+    own_w = min((limit for limit in limits if limit), default=None)
+    if own_w is None or None in limits or asked.is_queue or len(known) > 1:
+        raise InputError(
+            f"{asked.rack_power_w:g} W for all GPUs say nothing here",
+            why="they are kept by one power limit for all, of GPUs of one model whose limit the "
+            "profiles know, for jobs that run from now on",
+            fix="leave out the budget, or the work and the other GPUs",
+        )
+    most = gpus[0] or sum(job.count for job in asked.jobs)
+    least_w, budget_w = LEAST * own_w, asked.rack_power_w
+    if budget_w < least_w:
+        raise InputError(
+            f"{budget_w:g} W are less than one GPU takes",
+            fix=f"allow {least_w:g} W, the lowest limit of which something is known",
+        )
+    # Fewer cards at a higher limit, or more at a lower one.
+    cards = range(min(most, int(budget_w // own_w) or 1), min(most, int(budget_w // least_w)) + 1)
+    tried = cards[:: math.ceil(len(cards) / _RACKS)]
+    plans = list[tuple[float, wire.Placement]]()
+    for count in tried:
+        limit_w = min(own_w, budget_w / count // STEP_W * STEP_W)
+        (of,) = known
+        profiles = tuple(under_limit(profile, limit_w) for profile in of.found.profiles)
+        lower = replace(of, found=replace(of.found, profiles=profiles))
+        time_limit_s = asked.time_limit_s / len(tried)
+        part = replace(asked, gpus=count, time_limit_s=time_limit_s)
+        found, plan = _planned(part, request, [lower], [count])
+        left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
+        kinds = plan.placing.kinds
+        work = sum(
+            cards * speed * left[kinds[kind].name]
+            for one, cards in plan.sets.items()
+            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+        )
+        plans.append((work, replace(found, power_limit_w=limit_w)))
+    return max(plans, key=itemgetter(0))[1]
+
+
+# Numbers of cards that are tried under a budget of watts.
+_RACKS = 6
+
+
+def _planned(
+    asked: PlacementRequest,
+    request: Request,
+    known: Sequence[KnownJobs],
+    gpus: Sequence[int | None],
+) -> tuple[wire.Placement, Plan]:
+    """As `placed`, whatever all GPUs draw together."""
     jobs = sum(job.count for job in asked.jobs)
     if asked.gpu_uuid is not None and asked.gpus != 1:
         raise InputError(
@@ -179,7 +234,7 @@ def placed(
     plan = solver.place(placing, time_limit_s=asked.time_limit_s)
     told = [text for _, texts in filled for text in texts]
     told += _warnings(known, plan)
-    return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w)
+    return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w), plan
 
 
 # Of searching, for the jobs of one question.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -155,6 +156,10 @@ class _Fleet(LimitOptions):
     min_gain: MinGain = None
     gpu_uuid: GpuUuidOption = None
     power_limit: PowerLimit = None
+    rack_power: Annotated[
+        str | None,
+        typer.Option(help="What all GPUs in use may draw, 8kW: most work at one power limit"),
+    ] = None
     time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
@@ -189,6 +194,7 @@ class _Fleet(LimitOptions):
             gpu_model=self.gpu_model,
             gpu_uuid=self.gpu_uuid,
             power_limit_w=self.power_limit,
+            rack_power_w=None if self.rack_power is None else _watts(self.rack_power),
             deadline_s=None if self.deadline is None else read_duration(self.deadline),
             time_limit_s=self.time_limit,
         )
@@ -222,6 +228,18 @@ def place(
         say(as_json_text(found))
     else:
         _show(found, settings.policy.prices, pairs=pairs, schedule=schedule, notes=notes)
+
+
+def _watts(text: str) -> float:
+    """Of `8kW` or `8000`.
+
+    Raises:
+        InputError: it is no power.
+    """
+    if found := re.fullmatch(r"([0-9.]+) ?(k?)W?", text):
+        with suppress(ValueError):
+            return float(found[1]) * (1000 if found[2] else 1)
+    raise InputError(f"{text!r} is no power", fix="write 8kW, or 8000")
 
 
 def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
@@ -310,6 +328,13 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
         off = f"{waiting}: limits, or a profile that is missing, keep them off the free cards"
         yield "Waiting", f"no card is left for {waiting}" if is_full else off
     yield "Shared", _shared(found)
+    if (limit_w := found.power_limit_w) is not None:
+        count = found.gpus[0].gpus
+        yield (
+            "Limit",
+            f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
+            f"nvidia-smi -pl {limit_w:.0f}, as administrator",
+        )
     yield (
         "Against",
         f"separate GPUs, the same work: {less_or_more(found.energy_saved)} energy with free GPUs "

@@ -98,6 +98,7 @@ def test_json_adds_up(plan: dict[str, Any]) -> None:
             "leave out --also",
         ),
         ((*FEWEST, "--also", "H100=2"), 2, "no further GPU model"),
+        ((*SETS, "--rack-power", "8 horses"), 2, "write 8kW, or 8000"),
         ((*SETS, "--objective", "cost"), 2, "no prices"),
         ((*SETS, "--objective", "max-min"), 2, "'throughput', 'cost', 'fewest-cards'"),
     ],

@@ -166,3 +166,31 @@ def test_jobs_that_do_not_fit_one_card_are_told_how_many_take_them(bare: Setting
     assert found.cards == sum(one.count for one in found.sets) < 7
     launches = [one.launch for one in found.sets for _ in range(one.count)]
     assert [*advisor.recommend(*jobs, gpu_model=H200).gpus] == launches
+
+
+def test_a_budget_of_watts_is_kept_by_one_limit_for_all(bare: Settings) -> None:
+    """More cards at a lower limit do more than fewer at their own, and what is left waits."""
+    jobs = ("matmul-bf16",) * 4
+    found = place_jobs(running(*jobs, gpus=4, rack_power_w=1800.0), bare)
+    (pool,) = found.gpus
+    assert pool.gpus > 1800 // 700
+    assert found.power_limit_w is not None
+    assert pool.gpus * found.power_limit_w <= 1800
+    assert all(one.power_w <= found.power_limit_w for one in found.sets)
+    # Where all may draw what they want, nothing is lowered.
+    free = place_jobs(running(*jobs, gpus=4, rack_power_w=4 * 700.0), bare)
+    assert free.power_limit_w == 700
+    assert free.sets == place_jobs(running(*jobs, gpus=4), bare).sets
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (running("triad", rack_power_w=300.0), "allow 350 W"),
+        (replace(asked(QueuedJobs(job="triad", work_s=60.0)), rack_power_w=3000.0), "or the work"),
+    ],
+)
+def test_a_budget_that_says_nothing(bare: Settings, request_: PlacementRequest, told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        place_jobs(request_, bare)
+    assert told in str(refused.value)
