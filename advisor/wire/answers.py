@@ -330,17 +330,34 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyPerUnit:
+    """Joules of a unit of a job's progress; those of a shared GPU go by what each would take alone.
+
+    Attributes:
+        alone_j: On the whole GPU.
+        shared_j: As advised; None: it is not shared.
+        lower_limit_j: As advised, under the power limit of `lower_limits`; None: there is none.
+    """
+
+    alone_j: float
+    shared_j: float | None
+    lower_limit_j: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskedJob:
     """One of the jobs that were asked about.
 
     Attributes:
         rate_unit: Unit of its progress, such as images.
+        energy: Of a unit of it; None: its rate alone is 0.
         one_window: It was seen on the whole GPU alone: what it does at other shares is estimated.
     """
 
     job: str
     rate_unit: str
     alone: Alone
+    energy: EnergyPerUnit | None = None
     one_window: bool = False
 
 

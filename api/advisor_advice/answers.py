@@ -379,6 +379,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
     objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
     options = d.options if every else best_of_each(d)
     told = {id(option): option_of(option, d, objectives) for option in options}
+    saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
     return wire.Recommendation(
         jobs=tuple(
             wire.AskedJob(
@@ -390,6 +391,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
                     memory_used_mib=profile.memory_used_mib,
                     latency_p99_ms=profile.whole_gpu_p99_ms,
                 ),
+                energy=_energy_per_unit(profile, saved, lower),
                 one_window=ONE_WINDOW in profile.flags,
             )
             for profile in d.profiles
@@ -414,7 +416,7 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
         if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
         else None,
-        lower_limits=lower_limits(d),
+        lower_limits=lower,
         picks=None if shown is None else {name: o.name for name, o in shown.items()},
         near=near_miss(d),
         gpus=given.gpus,
@@ -422,6 +424,23 @@ def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
         card=given.card and given.card.told,
         drifts=given.drifts,
         measured=given.measured,
+    )
+
+
+def _energy_per_unit(
+    profile: Profile, saved: float | None, lower: Iterable[wire.LowerLimit]
+) -> wire.EnergyPerUnit | None:
+    """Of the same work all jobs save the same part of their energy."""
+    if not profile.whole_gpu_rate:
+        return None
+    alone_j = profile.whole_gpu_power_w / profile.whole_gpu_rate
+    shared_j = None if saved is None else alone_j * (1 - saved)
+    limits = (one.energy_saved.value for one in lower if profile.job in one.jobs)
+    less = next(limits, None)
+    return wire.EnergyPerUnit(
+        alone_j=alone_j,
+        shared_j=shared_j,
+        lower_limit_j=None if less is None else (shared_j or alone_j) * (1 - less),
     )
 
 
