@@ -161,7 +161,9 @@ def _file(folder: Path | None, source: Source, path: str) -> str:
     with InputError.instead_of(OSError, f"{file} cannot be read"):
         data = file.read_bytes()
     if (found := sha256(data).hexdigest()) != source.files[path]:
-        why = f"its SHA-256 begins with {found[:16]}, that of the file with {source.files[path][:16]}"
+        why = (
+            f"its SHA-256 begins with {found[:16]}, that of the file with {source.files[path][:16]}"
+        )
         raise InputError(f"{file} is not that of {source.commit}", why=why, steps=steps)
     return data.decode()
 
@@ -224,6 +226,14 @@ def _job(active: float, share: float = WHOLE) -> Profile:
     values["sm_active_percent"] = WHOLE * active * np.ones(len(shares))
     profile = partial(Profile, job="", gpu_model="", rate_unit="", idle_power_w=0.0)
     return profile(shares=shares, values=values)
+
+
+def _only_busy(busy: float, gpu_model: str) -> Profile:
+    """A job of which GPU busy alone was read."""
+    return replace(_job(math.nan), busy=busy, gpu_model=gpu_model)
+
+
+RTX_3090 = "NVIDIA GeForce RTX 3090"
 
 
 def _one_by_one(busy: float, p99_ms: float) -> Profile:
@@ -396,7 +406,10 @@ def _of_zeus() -> Iterator[Judged]:
             gpu=gpu.upper(),
             what="speed under a power limit",
             measured=kept,
-            said={"no loss": np.ones(len(kept)), "min(1, limit / W)": np.minimum(1, limit_w / drawn_w)},
+            said={
+                "no loss": np.ones(len(kept)),
+                "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
+            },
             seen=np.column_stack([limit_w, drawn_w]),
             families=_families(zip(networks, networks, strict=True)),
             learner=_constants(_speed_at),
@@ -442,13 +455,13 @@ def _of_lucid(alone: str, together: str) -> Iterator[Judged]:
     rows, models = list[tuple[float, ...]](), list[tuple[str, str]]()
     for row in _rows(together):
         own, other = (busy[tuple(row[f"{key}{n}"] for key in keys)] for n in (1, 2))
-        one, two = _speeds([_job(own**GAPS), _job(other**GAPS)], TIME_SLICED)
+        one, two = _speeds([_only_busy(own, RTX_3090), _only_busy(other, RTX_3090)], TIME_SLICED)
         rows += (float(row["speed1"]), one, own, other), (float(row["speed2"]), two, other, own)
         models += (row["model1"], row["model2"]), (row["model2"], row["model1"])
     kept, said, own, other = np.array(rows).T
     ones, rule = np.ones(len(kept)), np.minimum(1, 1 / (own + other))
     yield Judged(
-        gpu="24 GB",
+        gpu="RTX 3090",
         what="rate of each of two, time-sliced",
         measured=kept,
         said={SHIPPED: said, "no loss": ones, "half each": ones / 2, "min(1, 1 / (u + v))": rule},
@@ -472,7 +485,10 @@ def _of_tally(alone: str, together: str) -> Iterator[Judged]:
         found = list[tuple[float, ...]]()
         for (server, training), row in pairs.items():
             alone_ms = float(row["high_priority_orig_99th_latency"])
-            told = _said((_one_by_one(busy[server], alone_ms), _job(busy[training] ** GAPS)), split)
+            told = _said(
+                (_one_by_one(busy[server], alone_ms), _only_busy(busy[training], "NVIDIA A100")),
+                split,
+            )
             tail = told.parts[0].latency_p99_ms
             assert tail
             came_ms = float(row[f"high_priority_{way}_99th_latency"])
