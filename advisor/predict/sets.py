@@ -207,20 +207,21 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
         jobs: Alone.
         kept: Part of its speed that a job keeps beside others.
     """
-    held, queues = jobs.made * jobs.hold_s, jobs.in_bursts == 0
+    held: Floats = jobs.made * jobs.hold_s
+    queues = np.asarray(jobs.in_bursts == 0)
     runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.own_s)
     wanted = np.where(runs < 1 - 1e-6, (runs + held) / 2, 1.0)
     wanted *= (jobs.share > 0) & queues
     taken = np.fmax(wanted, np.where(jobs.served * queues, (jobs.busy + jobs.sm) / 2, 0.0))
-    part = _level(taken, 1.0) / np.maximum(wanted, 1e-9)
-    part = np.where(jobs.served, part, np.minimum(1.0, part))
-    bursts = np.where(queues, 0.0, np.minimum(held, 1.0))
-    met = bursts.sum(axis=0) - bursts
-    there = bursts + np.minimum(1.0, taken * (1 + jobs.served * met))
+    level: Floats = _level(taken, 1.0) / np.maximum(wanted, 1e-9)
+    part: Floats = np.where(jobs.served, level, np.minimum(1.0, level))
+    bursts: Floats = np.where(queues, 0.0, np.minimum(held, 1.0))
+    met: Floats = bursts.sum(axis=0) - bursts
+    there: Floats = bursts + np.minimum(1.0, taken * (1 + jobs.served * met))
     others = np.where(queues, met * (1 - jobs.served), there.sum(axis=0) - there)
     part = np.where(queues, part, 1.0) / (1 + there * others)
-    beside: Floats = np.where(np.count_nonzero(jobs.share, axis=0) > 1, kept, 1.0)
-    return part * beside
+    beside = np.where(np.count_nonzero(jobs.share, axis=0) > 1, kept, 1.0)
+    return np.asarray(part * beside, dtype=np.float64)
 
 
 def _level(wanted: Floats, supply: float) -> Floats:
@@ -379,7 +380,7 @@ def fills(profile: Profile) -> bool:
 
 
 def _whole_active(profile: Profile) -> float:
-    """SM activity on the whole GPU, 0 to 1; where it was not read, by the time in which it is busy."""
+    # SM activity on the whole GPU, 0 to 1; where it was not read, by the time in which it is busy.
     active = float(profile.values["sm_active_percent"][-1]) / WHOLE
     return profile.busy ** (1 / ROUND_ROBIN.gaps) if math.isnan(active) else active
 

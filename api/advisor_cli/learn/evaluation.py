@@ -35,7 +35,7 @@ from advisor_training.evaluation import (
     run_evaluation,
     to_json,
 )
-from advisor_training.public import SHIPPED, SOURCES, Off, PublicFigures, evaluate_public
+from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
 from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
 from advisor_training.rows import make_data, read_measured, read_own
 
@@ -118,13 +118,15 @@ def show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> 
         InputError: a table is not known or not there, or a file is another one.
     """
     found = [*evaluate_public(names, clones)]
+    lacks = {name: TABLES[name].lacks for name in dict.fromkeys(one.table for one in found)}
     if as_json:
-        sources = {name: SOURCES[name] for name in dict.fromkeys(one.table for one in found)}
-        say(as_json_text({"tables": to_plain(sources), "figures": to_plain(found)}))
+        say(as_json_text({"figures": to_plain(found), "lacks": lacks}))
         return
     print_table(table_of(_PUBLIC, found, whole=("table", "GPU", "judged")))
-    say("\nMean errors in % of what was measured, in brackets with their sign.")
-    say_lines(f"{name} lacks: {SOURCES[name].lacks}" for name in dict.fromkeys(f.table for f in found))
+    say(
+        "\nMean errors in %, in brackets with their sign; of a p99 the factor. !: nearer than advisor."
+    )
+    say_lines(f"{name} lacks {what}" for name, what in lacks.items())
 
 
 _PUBLIC: Columns[PublicFigures] = [
@@ -144,8 +146,11 @@ def _error(off: Off | None) -> str:
 
 
 def _rules(one: PublicFigures) -> str:
-    by_error = sorted(one.rules.items(), key=lambda rule: rule[1].percent)
-    return ", ".join(f"{name} {off.percent:.1f}" for name, off in by_error)
+    """Nearest first, with a mark where it is nearer than the answer."""
+    off = {who: of.percent for who, of in one.off.items()}
+    answer = off.pop(SHIPPED, 0.0) - 0.05
+    by_error = sorted(off.items(), key=lambda rule: rule[1])
+    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for who, of in by_error)
 
 
 def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:

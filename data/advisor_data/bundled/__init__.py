@@ -3,7 +3,6 @@
 Each reader raises a StoreError where the installation lacks its file, or that is damaged.
 """
 
-import csv
 import gzip
 import json
 import zlib
@@ -60,11 +59,11 @@ def bundled_set_references(jobs: Iterable[str] | None = None) -> list[SoloPoint]
     return _points("set_references.jsonl", SoloPoint, jobs)
 
 
-def bundled_table(name: str) -> list[dict[str, str]]:
-    """Rows of a table that others measured: data/advisor_data/bundled/public/README.md."""
+def bundled_table(name: str) -> str:
+    """A table that others measured, as CSV: data/advisor_data/bundled/public/README.md."""
     with whole(file := f"public/{name}.csv.gz"):
-        packed = (resources.files("advisor_data") / "bundled" / file).read_bytes()
-        return [*csv.DictReader(gzip.decompress(packed).decode().splitlines())]
+        packed = resources.files("advisor_data") / "bundled" / file
+        return gzip.decompress(packed.read_bytes()).decode()
 
 
 def _points(name: str, kind: type[P], jobs: Iterable[str] | None) -> list[P]:

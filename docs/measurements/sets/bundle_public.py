@@ -52,7 +52,7 @@ def of_miso(read: Read) -> Rows:
     """Median step on a slice of so many of seven, and what nvidia-smi read on the whole GPU."""
     yield "job", "batch", "gpu_busy_percent", "memory_busy_percent", "power_w", "slice", "step_s"
     for name in read("mps/models/logs/mig/").split():
-        part, job, batch = re.fullmatch(r"(\d)g\.\d+gb_(\w+)_train(\d+)\.json", name).groups()
+        [(part, job, batch)] = re.findall(r"(\d)g\.\d+gb_(\w+)_train(\d+)\.json", name)
         if job != NO_JOB:
             told = (json.loads(read(MISO.format(of, job)))[batch] for of in
                     ("util_sm", "util_mem", "power"))  # fmt: skip

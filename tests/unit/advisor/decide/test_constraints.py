@@ -237,7 +237,7 @@ def test_what_is_said_of_latencies() -> None:
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
     for chance, said in (
         (0.9, "may have a p99 latency of 32.4 ms (28 expected)"),
-        (0.3, "is expected to have a p99 latency of 28 ms"),
+        (0.5, "may have a p99 latency of 28.2 ms (28 expected)"),
     ):
         assert list(
             broken(
