@@ -373,7 +373,7 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
             what,
             kept,
             {SHIPPED: said, **rules},
-            seen=seen,
+            seen=[*seen, rules["min(1, slice / GPU busy)"]],
             families=families[of],
             learner=_trees,
             bar_percent=bar,
