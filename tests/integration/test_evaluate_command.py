@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import synthetic_pairs as made_up
-from command_line import Advisor
+from command_line import Advisor, answered, refusal
 from made_up_rows import full_solo_points
 
 from advisor_data.files import write_points
@@ -47,6 +47,18 @@ def test_the_check_fails_on_other_figures(tmp_path: Path, advisor: Advisor) -> N
     assert "error of extra-trees, power is" in error["message"]
     assert "% is wanted (bundled:" in error["message"]
     assert (tmp_path / "here/evaluation.html").exists()
+
+
+def test_public_tables(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    done = advisor("evaluate", "--public", "parvagpu")
+    assert "rate of 2 to 5 copies" in done.out
+    assert "no gain 39.8, N times one 99.3" in done.out
+    assert "parvagpu lacks kernels, watts\n" in done.out
+    found = answered(advisor, "evaluate", "--public", "parvagpu")
+    assert found["figures"][0]["off"]["no gain"]["percent"] == pytest.approx(39.8, abs=0.1)
+    assert "git clone https://github.com/S-Lab" in advisor("evaluate", "--public", "lucid").err
+    assert "add --public" in refusal(advisor("evaluate", "zeus"))
 
 
 def test_a_folder_that_cannot_be_written_costs_no_time(advisor: Advisor) -> None:

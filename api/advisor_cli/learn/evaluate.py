@@ -10,6 +10,9 @@ from advisor_cli.console import AsJson, PairPointsOption, SoloPointsOption, With
 
 
 def evaluate(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="With --public: these tables only", metavar="TABLE")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for page and JSON")] = Path("report"),
     pairs: PairPointsOption = None,
     solo: SoloPointsOption = None,
@@ -27,6 +30,14 @@ def evaluate(
         bool,
         typer.Option("--own", help="The model in use, on the pairs measured here; writes nothing"),
     ] = False,
+    public: Annotated[
+        bool,
+        typer.Option("--public", help="Shipped answers on tables that others measured, and rules"),
+    ] = False,
+    clones: Annotated[
+        Path | None,
+        typer.Option("--from", help="Folder with clones of tables that may not be passed on"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How good is the model? Writes evaluation.html and evaluation.json.
@@ -38,6 +49,11 @@ def evaluate(
     # As late as that: they load scikit-learn, which a wrong option needs not wait for.
     from advisor_cli.learn import evaluation
 
+    if public:
+        evaluation.show_public(tables or (), clones, as_json=as_json)
+        return
+    if tables or clones:
+        raise InputError("tables and --from go with --public only", fix="add --public")
     if own:
         if quick or against or with_bundled:
             raise InputError("--own goes with --pairs and --solo only", fix="leave the rest away")

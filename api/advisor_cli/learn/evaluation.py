@@ -1,6 +1,6 @@
 """What `advisor evaluate` works out, writes and prints."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,16 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_cli.console import as_json_text, plain_console, plain_table, say, say_lines
+from advisor_cli.console import (
+    Columns,
+    as_json_text,
+    plain_console,
+    plain_table,
+    print_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_cli.progress import progress
 from advisor_models.registry import Registry
 from advisor_training.evaluation import (
@@ -26,6 +35,7 @@ from advisor_training.evaluation import (
     run_evaluation,
     to_json,
 )
+from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
 from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
 from advisor_training.rows import make_data, read_measured, read_own
 
@@ -99,6 +109,46 @@ def _watching(
                 say(f"{protocol}: {method}{until}", err=True)
 
         yield watch
+
+
+def show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> None:
+    """Print how near shipped answers come to published tables, beside rules of one line.
+
+    Raises:
+        InputError: a table is not known or not there, or a file is another one.
+    """
+    found = [*evaluate_public(names, clones)]
+    lacks = {name: TABLES[name].lacks for name in dict.fromkeys(one.table for one in found)}
+    if as_json:
+        say(as_json_text({"figures": to_plain(found), "lacks": lacks}))
+        return
+    print_table(table_of(_PUBLIC, found, whole=("table", "GPU", "judged")))
+    say("\nMean errors in %, in brackets with their sign; of a p99 the factor. !: nearer than it.")
+    say_lines(f"{name} lacks {what}" for name, what in lacks.items())
+
+
+_PUBLIC: Columns[PublicFigures] = [
+    ("table", lambda one: one.table),
+    ("GPU", lambda one: one.gpu),
+    ("judged", lambda one: one.what),
+    ("values", lambda one: one.values),
+    (SHIPPED, lambda one: _error(one.off.get(SHIPPED))),
+    ("rules of one line", lambda one: _rules(one)),
+    ("learned on half", lambda one: _error(one.learned)),
+    ("bar", lambda one: one.bar_percent),
+]
+
+
+def _error(off: Off | None) -> str:
+    return f"{off.percent:.1f} ({off.bias_percent:+.1f})" if off else "-"
+
+
+def _rules(one: PublicFigures) -> str:
+    """Nearest first, with a mark where it is nearer than the answer."""
+    off = {who: of.percent for who, of in one.off.items()}
+    answer = off.pop(SHIPPED, 0.0) - 0.05
+    by_error = sorted(off.items(), key=lambda rule: rule[1])
+    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for who, of in by_error)
 
 
 def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:

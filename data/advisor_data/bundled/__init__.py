@@ -3,7 +3,9 @@
 Each reader raises a StoreError where the installation lacks its file, or that is damaged.
 """
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -57,6 +59,13 @@ def bundled_set_references(jobs: Iterable[str] | None = None) -> list[SoloPoint]
     return _points("set_references.jsonl", SoloPoint, jobs)
 
 
+def bundled_table(name: str) -> str:
+    """A table that others measured, as CSV: data/advisor_data/bundled/public/README.md."""
+    with whole(file := f"public/{name}.csv.gz"):
+        packed = resources.files("advisor_data") / "bundled" / file
+        return gzip.decompress(packed.read_bytes()).decode()
+
+
 def _points(name: str, kind: type[P], jobs: Iterable[str] | None) -> list[P]:
     with whole(name):
         lines = (resources.files("advisor_data") / "bundled" / name).read_bytes().splitlines()
@@ -71,7 +80,7 @@ def _points(name: str, kind: type[P], jobs: Iterable[str] | None) -> list[P]:
 def whole(name: str) -> AbstractContextManager[None]:
     """Says of a file that came with the package, in the block that reads it, that it is damaged."""
     what = f"advisor_data/bundled/{name} is missing or damaged"
-    caught = (OSError, EOFError, InputError)
+    caught = (OSError, EOFError, InputError, zlib.error)
     return StoreError.instead_of(caught, what, fix="install advisor again")
 
 

@@ -16,6 +16,7 @@ from advisor.predict.sets import (
     OF_SET,
     ROUND_ROBIN,
     SLICED,
+    TURNS_KEPT,
     JobsAlone,
     RoundRobin,
     SetClass,
@@ -65,7 +66,7 @@ def _alone(part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
     kind = float(part.fills), float(part.serves), 0.0, float(bursts), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could
-    return [*of_share, *of_gpu, *kind, busy, *kernels, float(counted is None)]
+    return [*of_share, *of_gpu, *kind, busy, *kernels, float(counted is None), TURNS_KEPT]
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:

@@ -250,6 +250,16 @@ def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:
     assert in_turns(*[half_idle] * 3) == pytest.approx([TURNS_KEPT / 3 / 0.48] * 3)
 
 
+def test_in_turns_a_job_that_pauses_waits_in_its_bursts() -> None:
+    """As two in a closed network of queues; known by counters, or by a low GPU busy alone."""
+    counted = of_kernels("small", 1e-5, 36.0, in_bursts=True)
+    unread = job("unread", np.nan, busy=0.6, gpu_model="NVIDIA GeForce RTX 3090")
+    big = of_kernels("big", 1e-3, 100.0)
+    for paused, kept in ((counted, TURNS_KEPT), (unread, 1.0)):
+        assert in_turns(paused, paused) == pytest.approx([kept / (1 + 0.36**2)] * 2)
+        assert in_turns(paused, big) == pytest.approx([kept / 1.36, TURNS_KEPT / 1.36])
+
+
 def test_in_turns_a_request_waits_for_the_turn_of_each_other_job() -> None:
     server, big = job("server", serving=TIMED), of_kernels("big", 1e-3, 99.0)
     for others in (1, 3):
@@ -318,6 +328,8 @@ def test_a_tail_grows_with_what_the_others_want() -> None:
     assert beside_long == pytest.approx(1 / (1 - 0.95))
     seldom = tail_of_the_first([0.06, 0.95], kernel_s=1e-3)
     assert seldom == pytest.approx(1 + (beside_long - 1) * (0.06 / TAILS.held) ** 2)
+    one_by_one = tail_of_the_first([0.2, 0.95], kernel_s=1e-3, own_s=5e-4)
+    assert one_by_one == pytest.approx(10.5)
 
 
 def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
@@ -336,8 +348,10 @@ def tail_of_the_first(
     in_bursts: list[float] | None = None,
     alone_ms: float = 1e9,
     kernel_s: float = 1e-9,
+    own_s: float = 1e-9,
 ) -> float:
-    profiles = [of_kernels(str(n), kernel_s, 100 * own) for n, own in enumerate(sm)]
+    lengths_s = [own_s, *[kernel_s] * len(sm)]
+    profiles = [of_kernels(str(n), lengths_s[n], 100 * own) for n, own in enumerate(sm)]
     alone = alone_at(profiles, np.full((len(sm), 1), 100.0))
     seen = {"in_bursts": in_bursts or [0.0] * len(sm), "p99_ms": [alone_ms] * len(sm)}
     columns = {name: np.array(own)[:, None] for name, own in seen.items()}
