@@ -80,6 +80,21 @@ def test_next_to_nothing_is_not_said_of_what_was_not_read(tmp_path: Path) -> Non
     assert "too little read" in said
 
 
+def test_instances_that_name_no_gpu_are_counted(tmp_path: Path) -> None:
+    """As slurm-job-exporter names those of MIG: by their own UUID, beside a GPU's number."""
+    row = {
+        "instance": "n1",
+        "gpu": "MIG-1f0b",
+        "slurmjobid": "7",
+        "__name__": "slurm_job_power_gpu",
+    }
+    at = [[BEGIN_S + STEP_S * n, "180000"] for n in range(1, 61)]
+    whole = [{"metric": {**row, "gpu": "3"}, "values": at}]
+    found = audited(tmp_path, [whole, [{"metric": row, "values": at}]])
+    assert found.now.gpus == 1
+    assert "1 MIG instances or rows name no GPU: their hours are in no figure" in found.not_seen
+
+
 WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
 EXPORTER = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp"}
 IDLE = PLAIN | {"DCGM_FI_DEV_FB_USED": 0, "DCGM_FI_PROF_SM_ACTIVE": 0}
