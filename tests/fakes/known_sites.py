@@ -196,8 +196,14 @@ class Site:
 
 
 def _slurm(site: Site, number: int) -> None:
-    """Workers in Kubernetes; a prolog names the job on two nodes of three, else an exporter."""
+    """Workers in Kubernetes; a prolog names the job on two nodes of three, else an exporter.
+
+    Of every second the scrape names the exporter's own pod as well.
+    """
     worker = {"namespace": "slurm", "pod": f"worker-{number}", "container": "slurmd"}
+    if number % 2:
+        worker = {f"exported_{name}": text for name, text in worker.items()}
+        worker |= {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-b7x2k"}
     site.card(held_by={"hpc_job" if number % 3 else "slurmjobid": "4{}"}, carrier=worker)
 
 
