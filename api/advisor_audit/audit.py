@@ -1012,7 +1012,7 @@ def _answer(
     strays, (impossible, example) = source.asked.strays, pages.left_out()
     cardless = len(source.asked.cardless)
     left_out = {
-        f"{cardless:,} MIG instances or rows name no GPU: their hours are in no figure": cardless,
+        f"{cardless:,} MIG instances name no GPU: their hours are in no figure": cardless,
         f"{strays:,} samples are left out: their times are over a year off the others": strays,
         f"{impossible:,} impossible readings are left out, such as {example}": impossible,
     }

@@ -21,10 +21,12 @@ from advisor_audit.owners import Family, Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
+    DRAM_ACTIVE,
     ENERGY,
     FREE,
     INSTANCE,
     LIMIT,
+    MEMORY_BUSY,
     MIG_MODE,
     POWER,
     SM_ACTIVE,
@@ -182,7 +184,9 @@ def _means(
             best = found.get(channel)
             found[channel] = read if best is None else np.where(np.isnan(best), read, best)
     if SM_OR_BUSY in sums and TENSOR_ACTIVE not in found:
-        found[BUSY] = found.pop(SM_ACTIVE)
+        for exact, rough in ((SM_ACTIVE, BUSY), (DRAM_ACTIVE, MEMORY_BUSY)):
+            if exact in found:
+                found[rough] = found.pop(exact)
     limits_w = found.get(LIMIT, np.zeros(0))
     cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
     most = most_of(

@@ -77,8 +77,8 @@ _PARTITION = "gpu_compute_partition_type"
 
 
 SM_OR_BUSY = "slurm_job_utilization_gpu"
-"""SM activity where DCGM is read, so where tensor cores are read beside it, else GPU activity: of
-slurm-job-exporter with --monitor=nvml, or on a node without nv-hostengine."""
+"""SM activity where tensor cores are read beside it, so by DCGM, else GPU activity: that of
+slurm-job-exporter with --monitor=nvml, or on a node without nv-hostengine. So is its memory's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +219,7 @@ _ADAPTERS = (
             USED: {"slurm_job_memory_usage_gpu": _MIB},
             TOTAL: {"slurm_job_memory_total_gpu": _MIB},
             SM_ACTIVE: {SM_OR_BUSY: 1.0},
+            DRAM_ACTIVE: {"slurm_job_utilization_gpu_memory": 1.0},
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
@@ -423,13 +424,13 @@ class SeriesFile:
             gpu = gpu_of(one.labels)
             if gpu and one.metric in _INFOS:
                 self._models[gpu] = one.labels.get(_MODEL, "")
-            elif gpu is None and one.metric in _NAMES:
-                cardless.add((one.metric, one.labels.get(_UUID, "")))
+            elif gpu is None and one.labels.get(_UUID):
+                cardless.add((one.metric, one.labels[_UUID]))
             elif gpu and one.times_s and one.metric in _NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
         there = _without_copies(names)
         self.metrics = metrics_for(there)
-        self.asked.cardless |= {labels for name, labels in cardless if name in there}
+        self.asked.cardless |= {instance for name, instance in cardless if name in there}
         self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
@@ -535,7 +536,8 @@ def _json_rows(file: Iterable[str]) -> Iterator[tuple[float, Mapping[str, str]]]
     """Of rocm-smi, which prints no time: it stands before each line."""
     for line in file:
         time_s, _, text = line.partition(" ")
-        with suppress(ValueError):  # the line that was being written, or a warning in it
+        # The line that was being written, or a warning in it.
+        with suppress(ValueError, TypeError, AttributeError):
             for card, row in json.loads(text).items():
                 yield float(time_s), {**row, "card": card}
 
@@ -622,7 +624,7 @@ class _Asked:
     Attributes:
         waits: Times that it was busy, or not there.
         strays: Samples of a file that are left out, since they are years from the others.
-        cardless: MIG instances of which no label names the GPU; "": all rows without any.
+        cardless: MIG instances of which no label names the GPU.
     """
 
     requests: int = 0
@@ -731,8 +733,8 @@ class Prometheus:
         over = "max" if name in METRICS[ENERGY] else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
             named = replace(one, labels=_known_labels({**one.labels, "__name__": name}))
-            if gpu_of(named.labels) is None:
-                self.asked.cardless.add(named.labels.get(_UUID, ""))
+            if gpu_of(named.labels) is None and named.labels.get(_UUID):
+                self.asked.cardless.add(named.labels[_UUID])
             yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:

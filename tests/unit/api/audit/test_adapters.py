@@ -199,7 +199,8 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, USED: 9000, TOTAL: 40960},
+            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, DRAM_ACTIVE: 7}
+            | {USED: 9000, TOTAL: 40960},
         ),
     ),
     "slurm-job-exporter by NVML": (
@@ -208,7 +209,8 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, BUSY: 41, SM_ACTIVE: None, USED: 9000, TOTAL: 40960},
+            {POWER: 251, BUSY: 41, MEMORY_BUSY: 7, SM_ACTIVE: None, DRAM_ACTIVE: None}
+            | {USED: 9000, TOTAL: 40960},
         ),
     ),
 }

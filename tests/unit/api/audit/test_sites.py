@@ -75,7 +75,7 @@ def test_instances_that_name_no_gpu_are_counted(tmp_path: Path) -> None:
     whole: Rows = [{"metric": {**row, "gpu": "3"}, "values": at}]
     found = audited(tmp_path, [whole, [{"metric": row, "values": at}]])
     assert found.now.gpus == 1
-    assert "1 MIG instances or rows name no GPU: their hours are in no figure" in found.not_seen
+    assert "1 MIG instances name no GPU: their hours are in no figure" in found.not_seen
 
 
 WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
