@@ -122,7 +122,8 @@ class ReadingGate:
     has begun again where the next reading goes on from there; else that reading was none.
 
     Attributes:
-        left_out: How many readings so far, and an example; empty: none.
+        dropped: How many readings so far.
+        left_out: The same in words, with an example; empty: none.
 
     Args:
         gpu: That is read.
@@ -141,7 +142,7 @@ class ReadingGate:
         self._withheld = power_scope(gpu.model)[0]
         self._kept: tuple[float, float] | None = None
         self._doubted: tuple[float, float] | None = None
-        self._zero_j, self._dropped, self.left_out = 0.0, 0, ""
+        self._zero_j, self.dropped, self.left_out = 0.0, 0, ""
 
     def offered(self, readings: Readings) -> Collection[str]:
         """What the GPU has, by a first reading: a value, be it an impossible one."""
@@ -179,12 +180,12 @@ class ReadingGate:
         return 0 <= now[1] - before[1] <= most_j
 
     def _drop(self, name: str, value: float) -> None:
-        self._dropped += 1
+        self.dropped += 1
         most = "" if name == ENERGY_GPU else f" (at most {self._most[UNITS[name]]:,.0f})"
-        said = f"impossible reading{'s' * (self._dropped > 1)} left out, such as {name} of"
-        self.left_out = f"{self._dropped:,} {said} {value:,.0f} {UNITS[name]}{most}"
+        said = f"impossible reading{'s' * (self.dropped > 1)} left out, such as {name} of"
+        self.left_out = f"{self.dropped:,} {said} {value:,.0f} {UNITS[name]}{most}"
         # Said again whenever there are ten times as many.
-        if str(self._dropped).rstrip("0") == "1":
+        if str(self.dropped).rstrip("0") == "1":
             _LOG.warning("%s: %s", self._gpu.uuid, self.left_out)
 
 

@@ -114,7 +114,10 @@ def _ray(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
     )
 
 
-def _kai(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+def _kai(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
+    # By its page of MPS the pipes of the node's daemon are mounted.
+    path = "/tmp/nvidia-mps"
+    volumes = [{"name": "mps", "hostPath": {"path": path}}] * is_mps
     # The scheduler takes memory or a fraction, not both.
     return (
         _pod(
@@ -123,13 +126,18 @@ def _kai(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
             annotations={"gpu-memory": str(seat.memory_mib)}
             if seat.memory_mib
             else {"gpu-fraction": str(seat.part)},
+            mounts=[{"name": "mps", "mountPath": path}] * is_mps,
             schedulerName="kai-scheduler",
+            volumes=volumes,
         )
         for seat in seats
     )
 
 
 def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
+    limits = [seat.percent for seat in seats if seat.percent < WHOLE]
+    # Those of a card are 100 together at most, or its jobs never meet.
+    part = min(1.0, WHOLE / sum(limits)) if limits else 1.0
     return (
         _pod(
             seat.job,
@@ -142,7 +150,11 @@ def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
                     else {"nvidia.com/gpumem-percentage": int(100 * seat.part)}
                 ),
                 # 100 would ask for the card alone.
-                **({"nvidia.com/gpucores": seat.percent} if seat.percent < WHOLE else {}),
+                **(
+                    {"nvidia.com/gpucores": int(part * seat.percent)}
+                    if seat.percent < WHOLE
+                    else {}
+                ),
             },
         )
         for seat in seats
@@ -177,6 +189,17 @@ def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
 
 def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     most = {"defaultActiveThreadPercentage": max(seat.percent for seat in seats)}
+    config = {
+        "requests": ["gpu"],
+        "opaque": {
+            "driver": "gpu.nvidia.com",
+            "parameters": {
+                "apiVersion": "resource.nvidia.com/v1beta1",
+                "kind": "GpuConfig",
+                "sharing": {"strategy": "MPS", "mpsConfig": most},
+            },
+        },
+    }
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -184,24 +207,8 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
         "spec": {
             "devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
-                "config": [
-                    {
-                        "requests": ["gpu"],
-                        "opaque": {
-                            "driver": "gpu.nvidia.com",
-                            "parameters": {
-                                "apiVersion": "resource.nvidia.com/v1beta1",
-                                "kind": "GpuConfig",
-                                "sharing": {"strategy": "MPS", "mpsConfig": most}
-                                if is_mps
-                                else {
-                                    "strategy": "TimeSlicing",
-                                    "timeSlicingConfig": {"interval": "Default"},
-                                },
-                            },
-                        },
-                    }
-                ],
+                # Pods of one claim take turns where nothing is said, and no feature gate is asked.
+                **({"config": [config]} if is_mps else {}),
             }
         },
     }
@@ -259,13 +266,15 @@ def _pod(
     annotations: Mapping[str, str] | None = None,
     limits: Mapping[str, object] | None = None,
     claims: Sequence[Mapping[str, str]] = (),
+    mounts: Sequence[Mapping[str, str]] = (),
     **spec: Any,
 ) -> str:
     """What matters here of a pod."""
     resources = _given(limits=limits, claims=claims)
-    container = _given(name="main", resources=resources, env=_named(variables))
+    env = _named(variables)
+    container = _given(name="main", resources=resources, env=env, volumeMounts=mounts)
     metadata = _given(annotations=annotations)
-    pod = _given(metadata=metadata, spec={**spec, "containers": [container]})
+    pod = _given(metadata=metadata, spec=_given(**spec, containers=[container]))
     return f"--- # {job}\n{_yaml(pod)}"
 
 
@@ -291,7 +300,7 @@ PLACERS: Mapping[
 ] = MappingProxyType(
     {
         "ray": (
-            "Ray 2.60",
+            "Ray 2.60.0",
             _ray,
             (
                 "num_gpus books a part of a GPU and bounds nothing: the variables do",
@@ -300,7 +309,7 @@ PLACERS: Mapping[
             ),
         ),
         "kai": (
-            "KAI-Scheduler 0.18, NonMemoryEnforced",
+            "KAI-Scheduler v0.17.0",
             _kai,
             (
                 "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
@@ -310,11 +319,11 @@ PLACERS: Mapping[
             ),
         ),
         "hami": (
-            "HAMi 2.10",
+            "HAMi v2.10.0",
             _hami,
             (
-                "gpucores holds kernels back in time and reserves no SMs: speeds were predicted "
-                "for MPS",
+                "gpucores holds kernels back in time and reserves no SMs, and of a card they are "
+                "100 together at most: speeds were predicted for MPS",
                 "it has no MPS priority",
                 _OTHERS,
             ),
@@ -329,7 +338,7 @@ PLACERS: Mapping[
             ),
         ),
         "dra": (
-            "resource.nvidia.com/v1beta1 with MPSSupport (alpha), Kubernetes 1.34",
+            "dra-driver-nvidia-gpu v0.4.1, for MPS with MPSSupport (alpha), Kubernetes 1.34",
             _dra,
             (
                 "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
@@ -338,7 +347,7 @@ PLACERS: Mapping[
             ),
         ),
         "device-plugin": (
-            "NVIDIA device plugin 0.17",
+            "NVIDIA k8s-device-plugin v0.20.0",
             _device_plugin,
             (
                 "each of the replicas has an equal part of SMs and memory, which variables only "
@@ -348,7 +357,7 @@ PLACERS: Mapping[
             ),
         ),
         "slurm": (
-            "Slurm 22.05, gres/mps with a Count of 100 for each GPU",
+            "Slurm 22.05 to 26.05.3, gres/mps with a Count of 100 for each GPU",
             _slurm,
             (
                 "gres/mps has no memory and no priority: the variables are the limit",

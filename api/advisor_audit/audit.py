@@ -36,6 +36,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 import numpy as np
 
+from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
@@ -272,6 +273,8 @@ class _Now:
         paused_hours: Of these without any work.
         free_hours: GPU hours without any job.
         kwh: Of the GPUs while they are held; None: no power was read.
+        kwh_all: With hours whose power was not read: at idle power, like the others, or at the
+            power limit, which also unseen hours may have drawn.
         cost: None: nothing has a price, or no power was read.
     """
 
@@ -282,6 +285,7 @@ class _Now:
     free_hours: float
     unseen_hours: float
     kwh: float | None
+    kwh_all: Interval | None
     free_kwh: float | None
     cost: float | None
 
@@ -307,7 +311,8 @@ class _Shared:
 
     Attributes:
         cards: That would have been enough.
-        kwh: With freed cards off; None: no power was read.
+        gpu_hours: At best what was not read shares cards with as many as may.
+        kwh: With freed cards off, of `kwh_all`; None: no power was read.
         kwh_idle: With freed cards idle; as `kwh`.
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
@@ -409,6 +414,7 @@ class _Hours:
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
     without_sm_s: float = 0.0
+    dark_s: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
     labels_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     named: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
@@ -421,7 +427,10 @@ class _Hours:
             self.seconds[one.state] += span_s
             self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
             self.channels |= one.means.keys()
-            if one.state in HELD:
+            is_held = one.state in HELD
+            if one.state == "unseen" or (is_held and POWER not in one.means):
+                self.dark_s[one.model, is_held] += span_s
+            if is_held:
                 self.labels_s[one.label] += span_s
             if one.owner:
                 self.without_sm_s += span_s * (SM not in one.means)
@@ -457,6 +466,7 @@ class _AuditTotals:
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
         kwh = sum(joules.get(state, 0.0) for state in HELD) / 3.6e6 if self.reads_power else None
+        kwh_all = None if kwh is None else self._with_dark(kwh, gpu_hours)
         return _Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -465,11 +475,22 @@ class _AuditTotals:
             free_hours=seconds.get("free", 0.0) / HOUR_S,
             unseen_hours=seconds.get("unseen", 0.0) / HOUR_S,
             kwh=kwh,
+            kwh_all=kwh_all,
             free_kwh=joules.get("free", 0.0) / 3.6e6 if self.reads_power else None,
             cost=None
-            if kwh is None or not self.prices.are_set
-            else self.prices.of(gpu_hours * HOUR_S, kwh * 3.6e6),
+            if kwh_all is None or not self.prices.are_set
+            else self.prices.of(gpu_hours * HOUR_S, kwh_all.value * 3.6e6),
         )
+
+    def _with_dark(self, kwh: float, gpu_hours: float) -> Interval:
+        """With what hours without a reading of power may have taken."""
+        dark, survey = self.hours.dark_s, self.survey
+        held_s = sum(span_s for (_, is_held), span_s in dark.items() if is_held)
+        mean_w = kwh * 3.6e6 / max(gpu_hours * HOUR_S - held_s, 1.0)
+        low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
+        # Of a card whose limit nobody tells that of the largest one (`most_of`).
+        high = sum(s * (survey.told_limit_w(model) or 1400.0) for (model, _), s in dark.items())
+        return Interval(kwh + held_s * mean_w / 3.6e6, kwh + low / 3.6e6, kwh + high / 3.6e6)
 
     @property
     def reads_power(self) -> bool:
@@ -485,12 +506,21 @@ class _AuditTotals:
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
-        gpu_hours = now.gpu_hours - saved.freed_h
-        cards = interval(np.minimum(now.cards, saved.cards))
+        unread_h = self.walked.apart.get("too little read", 0.0)
+        # What was not read is left as it is, or shares cards, by as many as may.
+        drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
+        drawn[0, 0] = 0.0
+        joined = drawn[0] * (1 - 1 / MOST_ON_CARD)
+        freed_h = saved.freed_h + joined * unread_h
+        gpu_hours = now.gpu_hours - freed_h
+        left = gpu_hours / np.maximum(now.gpu_hours - saved.freed_h, 1e-9)
+        cards = interval(np.minimum(now.cards, saved.cards * left))
         kwh = kwh_idle = cost = None
-        if now.kwh is not None:
-            off = now.kwh - saved.kwh
-            kwh, kwh_idle = interval(off), interval(off + self._idle_kw(hours) * saved.freed_h)
+        if now.kwh is not None and now.kwh_all is not None:
+            all_kwh = now.kwh_all.low + drawn[1] * (now.kwh_all.high - now.kwh_all.low)
+            all_kwh[0] = now.kwh_all.value
+            off = now.kwh - saved.kwh + (all_kwh - now.kwh) * (1 - joined)
+            kwh, kwh_idle = interval(off), interval(off + self._idle_kw(hours) * freed_h)
             if prices.are_set:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
@@ -653,6 +683,12 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
             f"of {hours:,.0f} GPU hours SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as "
             "dcgm-exporter's default counters leave it out: it is estimated from power, memory "
             "utilisation, PCIe traffic and clock"
+        )
+    held_all = totals.now().kwh_all
+    if held_all and held_all.high > held_all.low:
+        yield (
+            f"of some hours no power was read: with them today's kWh are {held_all.low:,.0f} to "
+            f"{held_all.high:,.0f}, from idle power to the power limit"
         )
     if unseen_s := totals.hours.seconds.get("unseen", 0.0):
         yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"
@@ -974,7 +1010,9 @@ def _answer(
     kept: int,
 ) -> Audit:
     strays, (impossible, example) = source.asked.strays, pages.left_out()
+    cardless = len(source.asked.cardless)
     left_out = {
+        f"{cardless:,} MIG instances name no GPU: their hours are in no figure": cardless,
         f"{strays:,} samples are left out: their times are over a year off the others": strays,
         f"{impossible:,} impossible readings are left out, such as {example}": impossible,
     }
@@ -1105,13 +1143,18 @@ class HostJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSeen:
-    """All of it; what is said of half a card and of sets is `basis`."""
+    """All of it; what is said of half a card and of sets is `basis`.
+
+    Attributes:
+        impossible: Readings so far that no card can show; they are left out.
+    """
 
     at: str
     basis: str
     jobs: tuple[HostJob, ...]
     free_gpus: tuple[int | None, ...]
     together: tuple[HostSet, ...]
+    impossible: int
 
 
 @dataclass(slots=True)
@@ -1188,6 +1231,7 @@ class HostWatch:
             jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
             free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
             together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),
+            impossible=sum(seen.impossible for seen, _ in there),
         )
 
     def _job_of(self, pid: int) -> Job:

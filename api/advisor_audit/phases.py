@@ -15,15 +15,23 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.telemetry import COLUMN_UNITS, most_of
+from advisor.core.telemetry import COLUMN_UNITS, ENERGY_GPU, most_of, power_scope
 from advisor.predict.profiles import Floats
 from advisor_audit.owners import Family, Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
+    BUSY,
+    DRAM_ACTIVE,
     ENERGY,
     FREE,
+    INSTANCE,
     LIMIT,
+    MEMORY_BUSY,
+    MIG_MODE,
     POWER,
+    SM_ACTIVE,
+    SM_OR_BUSY,
+    TENSOR_ACTIVE,
     USED,
     Series,
     gpu_of,
@@ -103,6 +111,9 @@ def gpu_pages(
             continue
         channel, scale = by_metric[one.metric]
         place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        if one.labels.get(INSTANCE) and channel in (POWER, ENERGY):
+            # One part shows what the sensors of the whole read; others show nothing, or 0.
+            place, values = place[values > 0], values[values > 0]
         is_read = values <= _bound(channel, most_of(None, None))
         left_out[gpu] = _and(left_out.get(gpu, (0, "")), channel, values[~is_read])
         place, values = place[is_read], values[is_read]
@@ -122,12 +133,12 @@ def gpu_pages(
             gpu,
             _GpuPage(gpu, one.labels.get("modelName", ""), host, np.zeros(steps, dtype=bool)),
         )
-        page.mig[place] |= bool(one.labels.get("GPU_I_ID"))
+        page.mig[place] |= values > 0 if channel == MIG_MODE else bool(one.labels.get(INSTANCE))
         if named := owner_of(one.labels, site.within, site.carriers, site.families):
             owner, page.labels[owner] = named
             there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
-        page.values, page.left_out = _means(sums[gpu], site, left_out[gpu])
+        page.values, page.left_out = _means(sums[gpu], site, page.model, left_out[gpu])
         page.owners = [*there[gpu]]
         page.held = _held([*there[gpu].values()], steps)
     return rows
@@ -160,7 +171,7 @@ def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
 
 
 def _means(
-    sums: Mapping[str, Floats], site: SourceFacts, left_out: LeftOut
+    sums: Mapping[str, Floats], site: SourceFacts, model: str, left_out: LeftOut
 ) -> tuple[dict[str, Floats], LeftOut]:
     """Each channel of a GPU, at each step by the best metric that it has there.
 
@@ -172,6 +183,10 @@ def _means(
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
             best = found.get(channel)
             found[channel] = read if best is None else np.where(np.isnan(best), read, best)
+    if SM_OR_BUSY in sums and TENSOR_ACTIVE not in found:
+        for exact, rough in ((SM_ACTIVE, BUSY), (DRAM_ACTIVE, MEMORY_BUSY)):
+            if exact in found:
+                found[rough] = found.pop(exact)
     limits_w = found.get(LIMIT, np.zeros(0))
     cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
     most = most_of(
@@ -179,10 +194,12 @@ def _means(
         # What the driver keeps for itself is in neither.
         1.1 * float(np.median(known)) if len(known := cards_mib[~np.isnan(cards_mib)]) else None,
     )
-    if ENERGY in found and POWER not in found:
+    is_own = ENERGY_GPU not in power_scope(model)[0]
+    if ENERGY in found and POWER not in found and is_own:
         left_out = _without_jumps(found[ENERGY], most["W"] * site.step_s, left_out)
         found[POWER] = _power_w(found[ENERGY], site.step_s)
-    found.pop(ENERGY, None)
+    for told in (ENERGY, MIG_MODE):
+        found.pop(told, None)
     for channel, values in found.items():
         wrong = values > _bound(channel, most)
         left_out = _and(left_out, channel, values[wrong])

@@ -37,7 +37,14 @@ import urllib3
 import yaml
 from requests.utils import get_auth_from_url
 
-from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
+from advisor.core.telemetry import (
+    CLOCK_SM,
+    ENERGY_GPU,
+    MEMORY_USED,
+    POWER_GPU,
+    POWER_LIMIT,
+    power_scope,
+)
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.runtime.processes import in_thread
@@ -49,7 +56,7 @@ POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
 BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_busy_percent"
 DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
-CLOCK = "sm_clock_mhz"
+CLOCK, MIG_MODE = "sm_clock_mhz", "mig_mode"
 
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
@@ -65,7 +72,13 @@ _PLAIN = {
 }
 
 _MIB, _MHZ, _MILLI, _GPU = 1 / 2**20, 1e-6, 1e-3, "GPU-"
-_UUID, _MODEL, _HOST, _INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
+_UUID, _MODEL, _HOST, INSTANCE = "UUID", "modelName", "Hostname", "GPU_I_ID"
+_PARTITION = "gpu_compute_partition_type"
+
+
+SM_OR_BUSY = "slurm_job_utilization_gpu"
+"""SM activity where tensor cores are read beside it, so by DCGM, else GPU activity: that of
+slurm-job-exporter with --monitor=nvml, or on a node without nv-hostengine. So is its memory's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +90,8 @@ class _Adapter:
         gpu: Labels that name a GPU, the best first; with a slash, those that do so together.
         labels: Those of dcgm-exporter, and where else this program writes the same.
         metrics: Of each channel its names, the best first, and their factor to its unit.
+        number: Label with the number of a GPU on its host.
+        by: Label by which rows are asked for: of two dies one alone has the watts.
         info: A metric whose labels have the model, where the others have none.
         cut: How UUIDs begin, which it leaves out: another exporter may show the same GPU.
     """
@@ -85,6 +100,8 @@ class _Adapter:
     gpu: Sequence[str]
     metrics: Mapping[str, Mapping[str, float]]
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    number: str = ""
+    by: str = ""
     info: str = ""
     cut: str = ""
 
@@ -94,7 +111,7 @@ _ADAPTERS = (
     _Adapter(
         program="dcgm-exporter",
         gpu=(_UUID, "uuid", "gpu_uuid"),
-        labels={_MODEL: ("modelname",), _HOST: ("hostname",), _INSTANCE: ("gpu_i_id",)},
+        labels={_MODEL: ("modelname",), _HOST: ("hostname",), INSTANCE: ("gpu_i_id",)},
         metrics={
             **_PLAIN,
             # What advisor's node agents say where there is no dcgm-exporter.
@@ -130,6 +147,8 @@ _ADAPTERS = (
         _Adapter(
             program="AMD's device-metrics-exporter",
             gpu=("gpu_uuid", "serial_number"),
+            number="gpu_id",
+            by="hostname",
             labels={
                 _MODEL: ("card_series", "card_model"),
                 _HOST: ("hostname",),
@@ -170,6 +189,7 @@ _ADAPTERS = (
             USED: {"nvidia_smi_memory_used_bytes": _MIB},
             FREE: {"nvidia_smi_memory_free_bytes": _MIB},
             CLOCK: {"nvidia_smi_clocks_current_sm_clock_hz": _MHZ},
+            MIG_MODE: {"nvidia_smi_mig_mode_current": 1.0},
             BUSY: {"nvidia_smi_utilization_gpu_ratio": 100.0},
             MEMORY_BUSY: {"nvidia_smi_utilization_memory_ratio": 100.0},
         },
@@ -189,8 +209,7 @@ _ADAPTERS = (
             DRAM_ACTIVE: {"nvidia_gpu_dram_bw_util_percent": 100.0},
         },
     ),
-    # guilbaults/slurm-job-exporter: slurm-job-exporter.py. Its utilisation is SM activity by DCGM,
-    # its default; by --monitor=nvml it is GPU activity, and a job then seems to use more SMs.
+    # guilbaults/slurm-job-exporter: slurm-job-exporter.py.
     _Adapter(
         program="slurm-job-exporter",
         gpu=("instance/gpu",),
@@ -199,7 +218,8 @@ _ADAPTERS = (
             POWER: {"slurm_job_power_gpu": _MILLI},
             USED: {"slurm_job_memory_usage_gpu": _MIB},
             TOTAL: {"slurm_job_memory_total_gpu": _MIB},
-            SM_ACTIVE: {"slurm_job_utilization_gpu": 1.0},
+            SM_ACTIVE: {SM_OR_BUSY: 1.0},
+            DRAM_ACTIVE: {"slurm_job_utilization_gpu_memory": 1.0},
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
@@ -221,6 +241,27 @@ _ADAPTERS = (
             CLOCK: {"clocks.current.sm [MHz]": 1.0, "clocks.sm [MHz]": 1.0},
             BUSY: {"utilization.gpu [%]": 1.0},
             MEMORY_BUSY: {"utilization.memory [%]": 1.0},
+            MIG_MODE: {"mig.mode.current": 1.0},
+        },
+    ),
+    # ROCm/rocm_smi_lib: python_smi_tools/rocm_smi.py, ROCm 5.0 to 6.3.
+    _Adapter(
+        program="rocm-smi --json",
+        gpu=("Unique ID", "Serial Number", "card"),
+        number="card",
+        labels={_MODEL: ("Card Series", "Card series"), _PARTITION: ("Compute Partition",)},
+        metrics={
+            POWER: {
+                "Current Socket Graphics Package Power (W)": 1.0,
+                "Average Graphics Package Power (W)": 1.0,
+            },
+            LIMIT: {"Max Graphics Package Power (W)": 1.0},
+            ENERGY: {"Accumulated Energy (uJ)": 1e-6},
+            USED: {"VRAM Total Used Memory (B)": _MIB},
+            TOTAL: {"VRAM Total Memory (B)": _MIB},
+            CLOCK: {"sclk clock speed:": 1.0},
+            BUSY: {"GPU use (%)": 1.0},
+            MEMORY_BUSY: {"GPU Memory Read/Write Activity (%)": 1.0, "GPU memory use (%)": 1.0},
         },
     ),
 )
@@ -246,7 +287,6 @@ _ADAPTER_OF = {
     for name in (adapter.info, *(name for names in adapter.metrics.values() for name in names))
     if name
 }
-_LOG_LABELS = (*_ADAPTERS[-1].gpu, *(one for of in _ADAPTERS[-1].labels.values() for one in of))
 _INFOS = frozenset(adapter.info for adapter in _ADAPTERS if adapter.info)
 # Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not.
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
@@ -296,10 +336,15 @@ def _known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     uuid = next(named, "")
     # Series that were kept are known already.
     found = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
-    if labels.get("gpu_compute_partition_type", "").lower() in _PARTED:
-        found[_INSTANCE] = labels.get("gpu_partition_id") or "0"
     for name, others in adapter.labels.items():
         found[name] = next((labels[one] for one in (*others, name) if labels.get(one)), "")
+    if (found.get(_PARTITION) or labels.get(_PARTITION, "")).lower() in _PARTED:
+        found[INSTANCE] = labels.get("gpu_partition_id") or "0"
+    number = labels.get(adapter.number, "").removeprefix("card")
+    if number.isdecimal() and POWER_GPU in power_scope(found[_MODEL])[0]:
+        # Two dies are one module, of which the first, an even one, shows the watts.
+        found[INSTANCE], first = str(int(number) % 2), int(number) // 2 * 2
+        found[_UUID] = f"{found.get(_HOST, '')}/{first}-{first + 1}"
     return {**labels, **{name: value for name, value in found.items() if value}}
 
 
@@ -372,16 +417,20 @@ class SeriesFile:
         self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
-        carriers, names = set[str](), set[str]()
+        carriers, names, cardless = set[str](), set[str](), set[tuple[str, str]]()
         for offset, one in self._lines():
             carriers.update(carriers_of(one.labels, families))
             names.add(one.metric)
             gpu = gpu_of(one.labels)
             if gpu and one.metric in _INFOS:
                 self._models[gpu] = one.labels.get(_MODEL, "")
+            elif gpu is None and one.labels.get(_UUID):
+                cardless.add((one.metric, one.labels[_UUID]))
             elif gpu and one.times_s and one.metric in _NAMES:
                 self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
-        self.metrics = metrics_for(_without_copies(names))
+        there = _without_copies(names)
+        self.metrics = metrics_for(there)
+        self.asked.cardless |= {instance for name, instance in cardless if name in there}
         self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
@@ -457,7 +506,7 @@ def as_series(path: Path, folder: Path) -> Path:
     Raises:
         InputError: it cannot be read, or is cut off.
     """
-    made, columns = folder / "made.jsonl", {n for n in _NAMES if _ADAPTER_OF[n] is _ADAPTERS[-1]}
+    made, (csv_log, json_log) = folder / "made.jsonl", _ADAPTERS[-2:]
     made.unlink(missing_ok=True)
     with (
         InputError.instead_of(OSError, f"{path} cannot be read"),
@@ -466,25 +515,52 @@ def as_series(path: Path, folder: Path) -> Path:
     ):
         begun = file.readline()
         file.seek(0)
-        if not columns.isdisjoint(map(str.strip, begun.split(","))):
-            _write_log(csv.DictReader(file, skipinitialspace=True), columns, made)
+        if any(_ADAPTER_OF.get(one.strip()) is csv_log for one in begun.split(",")):
+            _write_log(_csv_rows(file), csv_log, made)
+        elif re.match(r"[\d.]+ \{", begun):
+            _write_log(_json_rows(file), json_log, made)
         elif begun.strip() == "{" or '"data"' in begun[:4096]:
             with made.open("wb") as series:
                 write_lines(series, map(_series, json.load(file)["data"]["result"]))
     return made if made.exists() else path
 
 
-def _write_log(rows: Iterable[Mapping[str, str]], columns: Collection[str], made: Path) -> None:
-    """Rows of nvidia-smi as series; what is no number there, such as [N/A], was not read."""
-    waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
-    for n, row in enumerate(rows, start=1):
+def _csv_rows(file: Iterable[str]) -> Iterator[tuple[float, Mapping[str, str]]]:
+    """Of nvidia-smi, with their times."""
+    for row in csv.DictReader(file, skipinitialspace=True):
         with suppress(ValueError, TypeError):  # the line that was being written, or a second header
-            time_s = datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp()
-            labels = {label: row[label] for label in _LOG_LABELS if row.get(label)}
-            for name in columns & row.keys():
+            yield datetime.strptime(row["timestamp"], "%Y/%m/%d %H:%M:%S.%f").timestamp(), row
+
+
+def _json_rows(file: Iterable[str]) -> Iterator[tuple[float, Mapping[str, str]]]:
+    """Of rocm-smi, which prints no time: it stands before each line."""
+    for line in file:
+        time_s, _, text = line.partition(" ")
+        # The line that was being written, or a warning in it.
+        with suppress(ValueError, TypeError, AttributeError):
+            for card, row in json.loads(text).items():
+                yield float(time_s), {**row, "card": card}
+
+
+_ON_OFF = {"Enabled": 1.0, "Disabled": 0.0}
+
+
+def _write_log(
+    rows: Iterable[tuple[float, Mapping[str, str]]], adapter: _Adapter, made: Path
+) -> None:
+    """Rows as series; what has no number, such as [N/A] or N/A (Secondary die), was not read."""
+    waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
+    known = {*adapter.gpu, *(one for of in adapter.labels.values() for one in of)}
+    for n, (time_s, row) in enumerate(rows, start=1):
+        told = {label: str(row[label] or "").strip("[]") for label in known & row.keys()}
+        labels = {label: value for label, value in told.items() if value not in ("", "N/A")}
+        for name in (one for one in row if _ADAPTER_OF.get(one) is adapter):
+            value = str(row[name]).strip()
+            number = re.search(r"-?\d+(\.\d+)?", value)
+            if number or value in _ON_OFF:
                 key = tuple(sorted({**labels, "__name__": name}.items()))
-                with suppress(ValueError, TypeError, AttributeError):
-                    waiting[key].append((time_s, float(row[name].split()[0])))
+                read = float(number[0]) if number else _ON_OFF[value]
+                waiting[key].append((time_s, read))
         if n % 10_000 == 0:
             _write(made, waiting)
     _write(made, waiting)
@@ -548,12 +624,14 @@ class _Asked:
     Attributes:
         waits: Times that it was busy, or not there.
         strays: Samples of a file that are left out, since they are years from the others.
+        cardless: MIG instances of which no label names the GPU.
     """
 
     requests: int = 0
     received_bytes: int = 0
     waits: int = 0
     strays: int = 0
+    cardless: set[str] = field(default_factory=set[str])
 
 
 class Prometheus:
@@ -599,14 +677,16 @@ class Prometheus:
         carriers = set[str]()
         for name in sorted(there):
             where, row = {**span, "match[]": name}, {"__name__": name}
-            for labels in _ADAPTER_OF[name].gpu:
+            adapter = _ADAPTER_OF[name]
+            for labels in filter(None, (adapter.by, *adapter.gpu)):
                 label, *others = labels.split("/")
                 values = self._values(f"label/{label}/values", where)
                 # Those that a label names together with another are read by the first.
+                is_gpu = not others and label != adapter.by
                 if gpus := frozenset(
                     gpu
                     for one in values
-                    if (gpu := one if others else gpu_of(_known_labels({**row, label: one})))
+                    if (gpu := gpu_of(_known_labels({**row, label: one})) if is_gpu else one)
                 ):
                     self._named[name] = label, gpus
                     break
@@ -653,6 +733,8 @@ class Prometheus:
         over = "max" if name in METRICS[ENERGY] else "avg"
         for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
             named = replace(one, labels=_known_labels({**one.labels, "__name__": name}))
+            if gpu_of(named.labels) is None and named.labels.get(_UUID):
+                self.asked.cardless.add(named.labels[_UUID])
             yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:

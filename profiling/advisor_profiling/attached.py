@@ -248,6 +248,7 @@ class GpuSeen:
         sm_active_percent: Of the whole card since the last look; None: it has no such counter.
         memory_mib: Of the process and those that it started.
         others: Processes of other jobs that compute there, too.
+        impossible: Readings so far that no such card can show; they are left out.
     """
 
     index: int | None
@@ -257,6 +258,7 @@ class GpuSeen:
     sm_active_percent: float | None
     memory_mib: float | None
     others: tuple[int, ...]
+    impossible: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +294,7 @@ class GpuLook:
         pids: Processes that compute, without MPS servers.
         is_whole: Whether each may use all of it: no MPS server may limit it, and there is no MIG.
         own_memory_mib: Memory of the processes that the look is about; None: not read.
+        impossible: Readings so far that no such card can show; they are left out.
     """
 
     gpu: Gpu
@@ -299,6 +302,7 @@ class GpuLook:
     pids: tuple[int, ...]
     is_whole: bool
     own_memory_mib: float | None
+    impossible: int = 0
 
 
 def command_of(pid: int) -> tuple[str, ...]:
@@ -521,6 +525,7 @@ class HostGpus:
                 pids=pids,
                 is_whole=len(pids) == len(computing) and not source.gpu.mig,
                 own_memory_mib=source.processes_memory_mib(own) if own else None,
+                impossible=sum(gate.dropped for gate in source.gates),
             )
 
     def close(self) -> None:
@@ -559,4 +564,5 @@ def _seen(look: GpuLook, own: Collection[int]) -> GpuSeen:
         sm_active_percent=look.means.get("sm_active_percent"),
         memory_mib=look.own_memory_mib,
         others=tuple(other for other in look.pids if other not in own),
+        impossible=look.impossible,
     )

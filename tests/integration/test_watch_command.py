@@ -72,7 +72,8 @@ def test_a_process_that_prints_is_counted_beside_what_its_gpu_does(
     assert 0 < last["rate"] < 1.03 * STEPS_PER_S
     (gpu,) = last["gpus"]
     assert set(gpu) == {
-        "index", "model", "power_w", "power_limit_w", "sm_active_percent", "memory_mib", "others"
+        "index", "model", "power_w", "power_limit_w", "sm_active_percent", "memory_mib", "others",
+        "impossible",
     }  # fmt: skip
     assert None not in gpu.values()
     assert (gpu["memory_mib"], gpu["others"]) == (5000, [1])
@@ -140,13 +141,16 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
             used = 600 + 5000 * bool(pids)
             nvml.write(gpu=gpu, compute_processes=told, memory_used_mib=used, **own)
         nvml.write(gpu=2, gpm_support=0)
+        nvml.write(gpu=3, power_mw=3_700_000_000, power_instant=3_700_000_000)
         seen = host.answer(*once)
         shown = " ".join(host.advisor(*once).stdout.split())
         with host.start_advisor("watch", "--every", "0.5") as until_stopped:
             wait_for_line(until_stopped, "could share a card")
             until_stopped.send_signal(signal.SIGINT)
             assert until_stopped.wait(30) == 0
-    assert set(seen) == {"at", "basis", "jobs", "free_gpus", "together"}
+    assert set(seen) == {"at", "basis", "jobs", "free_gpus", "together", "impossible"}
+    assert seen["impossible"] > 0
+    assert f"{seen['impossible']} impossible readings left out" in shown
     assert set(seen["jobs"][0]) == {
         "job", "gpu", "gpu_model", "pids", "user", "power_w", "sm_active_percent", "memory_mib",
         "half_speed", "fills", "rate", "rate_unit", "alone_s",

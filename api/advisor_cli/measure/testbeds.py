@@ -16,7 +16,7 @@ from advisor.core.records import Point
 from advisor.errors import STOPPED, InputError, SourceError, StoreError
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing, record_for
-from advisor_cli.console import REPLAY
+from advisor_cli.console import REPLAY, say
 from advisor_data import Store, open_store
 from advisor_data.bundled import (
     bundled_pair_points,
@@ -114,7 +114,12 @@ def open_testbed(
         yield ReplayTestbed([*bundled_solo_points(), *references], recorded, mode, noise)
         return
     with live_testbed(settings, gpu, source, mode, logs, max(2, jobs)) as testbed:
-        yield testbed
+        try:
+            yield testbed
+        finally:
+            for gate in testbed.source.gates:
+                if gate.left_out:
+                    say(f"! {gate.left_out}", err=True)
 
 
 @contextmanager

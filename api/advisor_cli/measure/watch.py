@@ -198,6 +198,8 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
     """Who could share a card, a line each."""
     if seen.free_gpus:
         yield f"free: GPU {listed('?' if n is None else n for n in seen.free_gpus)}"
+    if seen.impossible:
+        yield f"{seen.impossible:,} impossible readings left out"
     for one in seen.together:
         speeds = listed(f"{WHOLE * speed:.0f} %" for speed in one.speeds)
         shares = one.limits_percent

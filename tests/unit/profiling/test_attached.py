@@ -127,7 +127,7 @@ def test_a_process_that_has_just_begun_is_seen_later(monkeypatch: pytest.MonkeyP
 
     def source(uuid: str) -> Mock:
         reads = {"read.return_value": read, "processes_memory_mib.return_value": 500.0}
-        opened.append(Mock(gpu=replace(CARD, uuid=uuid), channels=(), **reads))
+        opened.append(Mock(gpu=replace(CARD, uuid=uuid), channels=(), gates=(), **reads))
         return opened[-1]
 
     told = ToldProgress(ProgressSettings(kind="output", pattern="step"), lambda: clock.now_s())

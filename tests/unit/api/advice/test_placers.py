@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ CLAIM = {
     "spec": {
         "devices": {
             "requests": ({"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}},),
-            "config": (
+            "config?": (
                 {
                     "requests": ("gpu",),
                     "opaque": {
@@ -57,16 +58,10 @@ CLAIM = {
                         "parameters": {
                             "apiVersion": "resource.nvidia.com/v1beta1",
                             "kind": "GpuConfig",
-                            "sharing": [
-                                {
-                                    "strategy": "MPS",
-                                    "mpsConfig": {"defaultActiveThreadPercentage": range(1, 101)},
-                                },
-                                {
-                                    "strategy": "TimeSlicing",
-                                    "timeSlicingConfig": {"interval": "Default"},
-                                },
-                            ],
+                            "sharing": {
+                                "strategy": "MPS",
+                                "mpsConfig": {"defaultActiveThreadPercentage": range(1, 101)},
+                            },
                         },
                     },
                 },
@@ -74,6 +69,7 @@ CLAIM = {
         }
     },
 }
+MOUNT = {"name": "mps", "mountPath": "/tmp/nvidia-mps"}  # docs/gpu-sharing/mps of KAI-Scheduler
 FORMS: Mapping[str, Any] = {
     # Parts in steps of 1/10000 (`ray._common.ray_option_utils`), variables as text.
     "ray": [
@@ -88,7 +84,8 @@ FORMS: Mapping[str, Any] = {
             "metadata": {"annotations": {"gpu-memory": r"[1-9]\d*"}},
             "spec": {
                 "schedulerName": "kai-scheduler",
-                "containers": ({"name": ".+", "env?": ENV},),
+                "volumes?": ({"name": "mps", "hostPath": {"path": "/tmp/nvidia-mps"}},),
+                "containers": ({"name": ".+", "env?": ENV, "volumeMounts?": (MOUNT,)},),
             },
         }
     ],
@@ -231,6 +228,9 @@ def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) ->
     assert found.cannot
     assert way != "turns" or "CUDA_MPS" not in text
     assert (PRIORITY in text) == (placer != "hami" and way == "low priority")
+    # Turns are what a claim without a configuration gives; TimeSlicing wants a feature gate.
+    assert placer != "dra" or ("GpuConfig" in text) == (way != "turns")
+    assert placer != "kai" or text.count("mountPath") == number * (way != "turns")
 
 
 def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:
@@ -244,6 +244,14 @@ def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:
         "device-plugin": "value: '26'", "slurm": "--gres=mps:26", "mps": f"{PERCENTAGE}=26 ",
     }.items():  # fmt: skip
         assert form in "\n".join(pasted(placer, decision).lines), placer
+
+
+def test_cores_of_hami_are_100_together() -> None:
+    """What is over is CardInsufficientCore, and 100 a whole card (pkg/device/nvidia/device.go)."""
+    seats: Any = [SimpleNamespace(job=f"j{n}", percent=n, memory_mib=9, part=0.3) for n in (70, 60)]
+    pods = [yaml.safe_load(pod) for pod in PLACERS["hami"][1](seats, True)]
+    cores = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in pods]
+    assert [of["nvidia.com/gpucores"] for of in cores] == [53, 46]
 
 
 def test_slurm_lifts_the_percentage_that_its_count_sets() -> None:

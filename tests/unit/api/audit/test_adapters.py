@@ -101,7 +101,8 @@ JOBSTATS = "".join(
         "dram_bw_util_percent": 0.3,
     }.items()
 )
-# guilbaults/slurm-job-exporter, slurm-job-exporter.py: names, labels and factors of its collector.
+# guilbaults/slurm-job-exporter at 1620925f, slurm-job-exporter.py: names, labels and factors of its
+# collector; with --monitor=nvml the last of them is not there, and utilization_gpu is utils.gpu.
 SLURM_JOBS = "".join(
     f'slurm_job_{name}{{account="def-a",gpu="3",gpu_type="NVIDIA A100-SXM4-40GB",'
     f'slurmjobid="4712",user="ana"}} {value}\n'
@@ -110,11 +111,49 @@ SLURM_JOBS = "".join(
         "memory_usage_gpu": 9000 * MIB,
         "memory_total_gpu": 40960 * MIB,
         "utilization_gpu": 41,
+        "utilization_gpu_memory": 7,
         "tensor_gpu": 12,
     }.items()
 )
+SLURM_NVML = SLURM_JOBS[: SLURM_JOBS.index("slurm_job_tensor_gpu")]
+# utkuozdemir/nvidia_gpu_exporter at e656cd81: internal/integration/testdata and internal/captures,
+# linux-x86_64__nvidia-h100-mig__590.48.01, load: four instances are in use, no utilisation is told.
+MIG_PAGE = """\
+nvidia_smi_enforced_power_limit_watts{uuid="00000000-0000-0000-0000-000000000000"} 700
+nvidia_smi_gpu_info{index="0",name="NVIDIA H100 80GB HBM3",\
+uuid="00000000-0000-0000-0000-000000000000"} 1
+nvidia_smi_memory_free_bytes{uuid="00000000-0000-0000-0000-000000000000"} 7.3354182656e+10
+nvidia_smi_memory_used_bytes{uuid="00000000-0000-0000-0000-000000000000"} 1.1665408e+10
+nvidia_smi_mig_mode_current{uuid="00000000-0000-0000-0000-000000000000"} 1
+nvidia_smi_mig_mode_pending{uuid="00000000-0000-0000-0000-000000000000"} 1
+nvidia_smi_power_draw_instant_watts{uuid="00000000-0000-0000-0000-000000000000"} 447.35
+"""
+MIG_HEADER = (
+    "timestamp, name, uuid, memory.used [MiB], memory.free [MiB], utilization.gpu [%], "
+    "power.draw.instant [W], enforced.power.limit [W], mig.mode.current"
+)
+MIG_ROW = (
+    "NVIDIA H100 80GB HBM3, GPU-00000000-0000-0000-0000-000000000000, 11125 MiB, 69956 MiB, "
+    "[N/A], 447.35 W, 700.00 W, Enabled"
+)
+# ROCm/rocm_smi_lib at a1295714, python_smi_tools/rocm_smi.py: showProductName, showUId, showPower,
+# showMaxPower, showMemInfo, showGpuUse, showMemUse, showCurrentClocks by formatJson; in rocm-5.7.1
+# "Card series" and "GPU memory use (%)".
+ROCM_SMI = {
+    "Card Series": "AMD Instinct MI300X OAM",
+    "Unique ID": "0x5a1c1f4c7d6e8b21",
+    "Current Socket Graphics Package Power (W)": "617.0",
+    "Max Graphics Package Power (W)": "750.0",
+    "VRAM Total Memory (B)": str(196592 * MIB),
+    "VRAM Total Used Memory (B)": str(60000 * MIB),
+    "GPU use (%)": "97",
+    "GFX Activity": "97",
+    "GPU Memory Read/Write Activity (%)": "31",
+    "sclk clock speed:": "(2100Mhz)",
+    "Compute Partition": "SPX",
+}
 
-Wanted = tuple[str, str, str, Mapping[str, float]]
+Wanted = tuple[str, str, str, Mapping[str, float | None]]
 H100, NULL_GPU = "NVIDIA H100 80GB HBM3", "GPU-00000000-0000-0000-0000-000000000000"
 PAGES: Mapping[str, tuple[str, Wanted]] = {
     "dcgm-exporter 1.x": (
@@ -160,7 +199,18 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, USED: 9000, TOTAL: 40960},
+            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, DRAM_ACTIVE: 7}
+            | {USED: 9000, TOTAL: 40960},
+        ),
+    ),
+    "slurm-job-exporter by NVML": (
+        SLURM_NVML,
+        (
+            "node1/3",
+            "NVIDIA A100-SXM4-40GB",
+            "job 4712",
+            {POWER: 251, BUSY: 41, MEMORY_BUSY: 7, SM_ACTIVE: None, DRAM_ACTIVE: None}
+            | {USED: 9000, TOTAL: 40960},
         ),
     ),
 }
@@ -199,8 +249,9 @@ def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None
         (gpu, model, owner)
     }
     known = found[len(found) // 2].means
-    assert {name: pytest.approx(value, rel=1e-4) for name, value in means.items()} == {
-        name: known.get(name) for name in means
+    assert {name: known.get(name) for name in means} == {
+        name: value if value is None else pytest.approx(value, rel=1e-4)
+        for name, value in means.items()
     }
 
 
@@ -256,14 +307,64 @@ def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:
     assert (found[NULL_GPU].means[USED], found[NULL_GPU].owner) == (19000, Owner("", "a"))
 
 
+def states(source: SeriesFile | Prometheus, folder: Path) -> dict[tuple[str, str], float]:
+    """Watts of each GPU in each state, but where nothing was seen."""
+    folder.mkdir(exist_ok=True)
+    pages = read_all(source, "namespace", folder, lambda _done, _total: None)
+    found = [one for n in range(len(pages.pages)) for one in pages.segments(n)]
+    return {(one.gpu, one.state): one.means[POWER] for one in found if one.state != "unseen"}
+
+
 def test_a_part_of_an_amd_card_is_no_card(tmp_path: Path) -> None:
     """In CPX the first part shows the watts of the whole."""
-    parted = AMD.replace('"spx"', '"cpx"')
-    with metrics_server(samples(parted)) as server:
-        source = opened(server.url)
-        pages = read_all(source, "namespace", tmp_path, lambda _done, _total: None)
-    states = {(one.gpu, one.state) for one in pages.segments(0)}
-    assert states - {("692409005408", "unseen")} == {("692409005408", "mig")}
+    with metrics_server(samples(AMD.replace('"spx"', '"cpx"'))) as server:
+        assert states(opened(server.url), tmp_path) == {("692409005408", "mig"): 617}
+
+
+def test_two_dies_of_a_module_have_one_power(tmp_path: Path) -> None:
+    """An MI250's even dies show those of both: ml-energy/zeus, pull 203; rocm_smi.py, showPower."""
+    die = AMD.replace("AMD Instinct MI300X OAM", "AMD Instinct MI250X")
+    dies = "".join(
+        die.replace('gpu_id="2"', f'gpu_id="{n}"')
+        .replace("692409005408", f"69240900540{n}")
+        .replace("} 617", f"}} {watts}")
+        for n, watts in enumerate((89, 0, 93, 0))
+    )
+    with metrics_server(samples(dies)) as server:
+        found = states(opened(server.url), tmp_path / "pages")
+    assert found == {("tw038/0-1", "mig"): 89, ("tw038/2-3", "mig"): 93}
+    power = "Average Graphics Package Power (W)"
+    card = {name: of for name, of in ROCM_SMI.items() if "Package Power" not in name}
+    card["Card Series"] = "AMD Instinct MI250X"
+    cards = {"card0": {**card, power: "512.0"}, "card1": {**card, power: "N/A (Secondary die)"}}
+    log = tmp_path / "rocm.log"
+    log.write_text("".join(f"{BEGIN_S + 60 * n} {json.dumps(cards)}\n" for n in range(30)))
+    source = SeriesFile(as_series(log, tmp_path), step_s=60)
+    assert states(source, tmp_path / "of log") == {("/0-1", "mig"): 512}
+
+
+def test_a_log_of_rocm_smi_is_read(tmp_path: Path) -> None:
+    """Each line behind its time; a warning in one, and one that was cut off, are passed over."""
+    line = json.dumps({"card0": ROCM_SMI, "system": {"Driver version": "6.8.5"}})
+    lines = [f"{BEGIN_S + 60 * n:.0f} {line}" for n in range(30)]
+    lines[4] += " WARNING: AMD GPU device(s) is/are in a low-power state"
+    log = tmp_path / "rocm.log"
+    log.write_text("\n".join([*lines, lines[0][:99]]))
+    means = {POWER: 617, LIMIT: 750, BUSY: 97, MEMORY_BUSY: 31, USED: 60000, TOTAL: 196592}
+    gpu = ROCM_SMI["Unique ID"]
+    wanted = gpu, ROCM_SMI["Card Series"], f"{gpu} #1", {**means, CLOCK: 2100}
+    check(SeriesFile(as_series(log, tmp_path), step_s=60), tmp_path / "pages", wanted)
+
+
+def test_a_card_in_mig_is_told_by_its_mode(tmp_path: Path) -> None:
+    """Of a Prometheus and of a log; without a label of an instance, or utilisation."""
+    with metrics_server(samples(MIG_PAGE)) as server:
+        found = states(opened(server.url), tmp_path / "pages")
+    assert found == {(NULL_GPU, "mig"): pytest.approx(447.35)}
+    rows = [f"2026/07/14 09:{n:02}:44.579, {MIG_ROW}" for n in range(30)]
+    log = tmp_path / "mig.csv"
+    log.write_text("\n".join([MIG_HEADER, *rows]))
+    assert states(SeriesFile(as_series(log, tmp_path), step_s=60), tmp_path / "of log") == found
 
 
 def test_a_log_of_nvidia_smi_is_read(tmp_path: Path) -> None:

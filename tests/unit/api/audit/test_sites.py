@@ -1,18 +1,14 @@
 """Sites as they are: other counters on other nodes, other labels, cards that are shared already."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from known_sites import BEGIN_S, SITES, STEP_S, Rows, audited, known_site, profiles
 
-from advisor_audit.audit import Audit, Wanted, audit
-from advisor_audit.owners import families_of
+from advisor.core.objectives import Interval
 from advisor_audit.page import headline
-from advisor_audit.sources import SeriesFile
-from advisor_models.one_window import bundled_head
-
-STEP_S, BEGIN_S = 60.0, 1_700_000_000.0
 
 PLAIN = {
     "DCGM_FI_DEV_POWER_USAGE": 180,
@@ -21,8 +17,6 @@ PLAIN = {
 }
 BY_UTIL = PLAIN | {"DCGM_FI_DEV_GPU_UTIL": 20}
 FULL = PLAIN | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.2, "DCGM_FI_PROF_SM_ACTIVE": 0.12}
-
-Rows = Iterable[dict[str, object]]
 
 
 def rows(
@@ -42,17 +36,6 @@ def rows(
 
 def pod(name: str, team: str = "team") -> dict[str, str]:
     return {"namespace": team, "pod": f"{name}-7d9c5b6f4d-x2x7k", "container": "main"}
-
-
-def audited(
-    folder: Path, series: Iterable[Rows], job_label: str | None = None, within: str = "namespace"
-) -> Audit:
-    file, pages = folder / "series.jsonl", folder / "pages"
-    file.write_text("".join(json.dumps(one) + "\n" for of_gpu in series for one in of_gpu))
-    pages.mkdir()
-    source = SeriesFile(file, step_s=STEP_S, families=families_of(job_label))
-    wanted = Wanted(head=bundled_head(), within=within)
-    return audit(source, pages, wanted, lambda _what, _done, _of: None)[0]
 
 
 @pytest.mark.parametrize("values", [FULL, BY_UTIL], ids=["counters", "utilisation"])
@@ -78,6 +61,21 @@ def test_next_to_nothing_is_not_said_of_what_was_not_read(tmp_path: Path) -> Non
     said = headline(found)
     assert "next to nothing" not in said
     assert "too little read" in said
+
+
+def test_instances_that_name_no_gpu_are_counted(tmp_path: Path) -> None:
+    """As slurm-job-exporter names those of MIG: by their own UUID, beside a GPU's number."""
+    row = {
+        "instance": "n1",
+        "gpu": "MIG-1f0b",
+        "slurmjobid": "7",
+        "__name__": "slurm_job_power_gpu",
+    }
+    at = [[BEGIN_S + STEP_S * n, "180000"] for n in range(1, 61)]
+    whole: Rows = [{"metric": {**row, "gpu": "3"}, "values": at}]
+    found = audited(tmp_path, [whole, [{"metric": row, "values": at}]])
+    assert found.now.gpus == 1
+    assert "1 MIG instances name no GPU: their hours are in no figure" in found.not_seen
 
 
 WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
@@ -139,7 +137,7 @@ RUNNER = {**pod("runner"), "team": "ml"}
 )
 def test_a_gpu_is_held_by_whom_the_finest_label_names(
     series: list[Rows],
-    options: dict[str, str],
+    options: dict[str, Any],
     jobs: set[tuple[str, str, int]],
     held: dict[str | None, tuple[str, int]],
     free_hours: float,
@@ -182,3 +180,48 @@ def test_gpus_that_are_shared_already_are_a_result(
     assert (found.now.gpu_hours, found.now.kwh) == pytest.approx((2, 2 * 0.18), rel=0.1)
     assert ([job.job for job in found.jobs], found.first_pairs, found.kept) == (["train"], (), 1)
     assert said in headline(found)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_what_was_held_is_found_of_every_site(name: str, tmp_path: Path) -> None:
+    """Hours, cards and energy within 1 %, or within what is said of hours without power."""
+    site = known_site(name, 1, cards=8)
+    found = audited(tmp_path, [site.rows])
+    assert found.now.gpu_hours == pytest.approx(sum(site.hours.values()), rel=0.01)
+    assert found.now.cards == site.held.max()
+    held = found.now.kwh_all
+    assert held
+    assert held.low * 0.99 <= site.kwh <= held.high * 1.01
+    dark = site.hours["dark"] > 0
+    assert (held.low < held.high) is dark
+    assert any("no power was read" in said for said in found.not_seen) is dark
+    apart = {"mig": "in MIG or partitions", "shared": "shared already", "dark": "too little read"}
+    assert found.shared.apart_hours == {
+        apart[how]: pytest.approx(hours, abs=0.3)
+        for how, hours in site.hours.items()
+        if how in apart and hours
+    }
+    assert (found.span.impossible > 0) is (name == "impossible samples")
+
+
+def is_within(of: Interval | None, value: Interval | None) -> bool:
+    return bool(of and value and of.low - 1e-9 <= value.value <= of.high + 1e-9)
+
+
+@pytest.mark.slow
+def test_ranges_hold_what_is_true_in_nine_of_ten(tmp_path: Path) -> None:
+    """True is what whole profiles and true times give; no site has nothing to save by mistake."""
+    held = list[bool]()
+    for number, (name, seed) in enumerate((n, s) for s in (2, 3, 4) for n in SITES):
+        site, folder = known_site(name, seed), tmp_path / str(number)
+        told = audited(folder, [site.rows])
+        true = audited(folder / "true", [site.clean], known=profiles())
+        for of, value in (
+            (told.shared.cards, true.shared.cards),
+            (told.shared.gpu_hours, true.shared.gpu_hours),
+            (told.shared.kwh, true.shared.kwh),
+        ):
+            held.append(is_within(of, value))
+        saves = 1 - true.shared.gpu_hours.value / true.now.gpu_hours
+        assert saves < 0.05 or "next to nothing" not in headline(told)
+    assert sum(held) >= 0.9 * len(held)

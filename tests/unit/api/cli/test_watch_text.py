@@ -25,6 +25,7 @@ def gpu(*others: int) -> GpuSeen:
         sm_active_percent=50.0,
         memory_mib=1.0,
         others=others,
+        impossible=0,
     )
 
 
