@@ -100,6 +100,7 @@ class LaunchPart:
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
         units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
+        memory_bound: With which its profile measured its memory.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
         done: Steps that it did in this launch before it was started again, to go on.
     """
@@ -117,6 +118,7 @@ class LaunchPart:
     max_power_w: float | None = None
     units: int | None = None
     limit_memory: bool = True
+    memory_bound: str | None = None
     time_limit_s: float | None = None
     done: float = 0.0
 

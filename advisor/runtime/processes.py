@@ -25,6 +25,9 @@ from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
+from advisor.core.gpu import HOLDERS
+from advisor.scrape.servers import option_values
+
 _EVERY_S = 0.2
 # What takes longer hangs, whatever it is.
 _MOST_S = 300.0
@@ -347,6 +350,30 @@ def loaded_libraries(pids: Iterable[int]) -> str | None:
         with suppress(OSError):
             found |= _of_process(pid)
     return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or None
+
+
+_HOLDER = re.compile(rf"/(?:site|dist)-packages/({'|'.join(HOLDERS)})[^/]*/.*\.so")
+
+
+def memory_bound_of(pids: Collection[int]) -> str | None:
+    """What bounds the memory that a job's frameworks hold, by what its processes have loaded.
+
+    Such as "XLA_PYTHON_CLIENT_PREALLOCATE=false" or "--gpu-memory-utilization 0.4"; an option that
+    no command has is without a value. None: none holds memory that it does not need.
+    """
+    words = [word for pid in pids for word in _text(pid, "cmdline").split("\0")]
+    found: dict[str, str] = {}
+    for pid in pids:
+        for way in (w for name in {*_HOLDER.findall(_text(pid, "maps"))} for w in HOLDERS[name]):
+            if way.startswith("-"):
+                found[way] = " ".join((way, *[*option_values(words, (way,))][-1:]))
+            elif value := environment_of(pid).get(way):
+                found[way] = f"{way}={value}"
+    return " ".join(sorted(found.values())) or None
+
+
+def _text(pid: int, name: str) -> str:
+    return _read(pid, name).decode(errors="replace")
 
 
 def _of_process(pid: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import GROWTH, Share
 from advisor.core.job import Job
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.files import writing_private
@@ -42,6 +42,7 @@ from advisor.runtime.processes import (
     cpu_s,
     has_memory,
     marked_pids,
+    memory_bound_of,
     name_of,
     pin,
     wait_until,
@@ -117,6 +118,10 @@ class RunningJob:
     def proof(self) -> Proof:
         """How far its limit is known."""
         return "server" if self._backend.holds(self.share.percent) else "set"
+
+    def memory_bound(self) -> str | None:
+        """What bounds the memory that its frameworks hold; None: they hold what they need."""
+        return memory_bound_of(self.pids())
 
     def has_marked(self, pid: int) -> bool:
         """Whether a process was started with the variables of this job, by whomever."""
@@ -444,6 +449,7 @@ def prove(
     gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
     # Job files that set one of ours are refused; a launch that waits may be older than that.
     environment = {
+        **GROWTH,
         **base,
         **dict(job.env),
         **{name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)},
@@ -581,14 +587,14 @@ def is_seen(jobs: Sequence[RunningJob]) -> bool:
 
 
 def clients_of(jobs: Sequence[RunningJob]) -> list[int]:
-    """How many clients of MPS each job has; 0 where there is no MPS.
+    """How many clients of MPS each job has on a GPU; 0 where there is no MPS.
 
     Raises:
         PartitionError: the MPS server cannot be asked.
     """
     sight = jobs[0].sight() if jobs else None
     owners = _owners((sight and sight.clients) or (), jobs)
-    return [sum(owner is job for owner in owners.values()) for job in jobs]
+    return [sum(owner is job for owner in owners.values()) // job.job.gpus for job in jobs]
 
 
 def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
