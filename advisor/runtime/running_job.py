@@ -384,8 +384,8 @@ _SCRAPE = (
     str(Path(__file__).parents[2]),
 )
 
-# Every job carries the UUID of its GPU in this variable, so that left-over ones are found.
-_GPU_MARK = "ADVISOR_GPU"
+# Every job carries the UUIDs of the GPUs of its launch, so that left-over ones are found on each.
+_GPU_MARKS = ("ADVISOR_GPU", "ADVISOR_GPU_BESIDE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +456,7 @@ def prove(
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
         **gate,
-        _GPU_MARK: backend.gpu.uuid,
+        **dict(zip(_GPU_MARKS, [gpu.uuid for gpu in backend.gpu.each], strict=False)),
         **backend.environment(share),
     }
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
@@ -464,7 +464,11 @@ def prove(
 
 def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
     """Processes of jobs that an advisor with this runtime directory started on the GPU."""
-    return marked_pids({_GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
+    return [pid for mark in _marks(gpu_uuid, runtime_dir) for pid in marked_pids(mark)]
+
+
+def _marks(gpu_uuid: str, runtime_dir: Path) -> list[dict[str, str]]:
+    return [{name: gpu_uuid, RUNTIME_DIR: str(runtime_dir)} for name in _GPU_MARKS]
 
 
 def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
@@ -474,7 +478,8 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
         SurvivorsError: one of them does not end.
     """
     for gpu in backend.gpu.each:
-        end_marked(backend, {_GPU_MARK: gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+        for mark in _marks(gpu.uuid, runtime_dir):
+            end_marked(backend, mark)
         end_cgroups(cgroup_prefix(gpu.uuid, str(runtime_dir)))
 
 
