@@ -274,7 +274,7 @@ _WRITE_S = 1.0
 
 # What stays when another set is started.
 _OF_LAUNCH = [
-    "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
+    "code", "cause", "gpu_uuid", "beside", "gpu_model", "units_total", "power_limit_w", "ledger",
     "whole_energy_j", "starts_energy_j", "unwatched_s", "started_at", "supervisor_pid", "warnings",
 ]  # fmt: skip
 

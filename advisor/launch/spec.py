@@ -642,8 +642,9 @@ class LaunchStatus:
         pair_number: Counts the pairs and sets of the launch from 0.
         forecast: Of those that began together; what is expected since another has joined is in
             `predicted_rate` of each job, and in `predicted_power_w`.
+        beside: UUIDs of its other GPUs.
         units_total: SMs or CUs of the whole GPU.
-        power_limit_w: Of the GPU, enforced.
+        power_limit_w: Of its GPUs, enforced.
         power_w: Of the GPU, mean over the last seconds; None once it is over.
         mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
@@ -685,6 +686,7 @@ class LaunchStatus:
     code: str | None = None
     cause: str | None = None
     gpu_uuid: str | None = None
+    beside: tuple[str, ...] = ()
     gpu_model: str | None = None
     units_total: int | None = None
     power_limit_w: float | None = None
@@ -728,6 +730,11 @@ class LaunchStatus:
             return None
         ended = datetime.fromisoformat(self.ended_at or self.updated_at) if self.over else now
         return datetime.fromisoformat(self.started_at), min(ended, now)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """UUIDs of all its GPUs; none before it has one."""
+        return (self.gpu_uuid, *self.beside) if self.gpu_uuid else ()
 
     @property
     def over(self) -> bool:

@@ -450,6 +450,7 @@ def run_launch(
             gpu = context.gpu
             writer.update(
                 gpu_uuid=gpu.uuid,
+                beside=tuple(other.uuid for other in gpu.others),
                 gpu_model=gpu.model,
                 units_total=gpu.units_total,
                 power_limit_w=gpu.power_limit_w and len(gpu.each) * gpu.power_limit_w,
