@@ -230,6 +230,10 @@ def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[
         yield TOO_SLOW
 
 
+HOST_NEWS = "host of "
+"""How the names of news begin that are said once of all sets of a launch."""
+
+
 def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     """Hold jobs against their profiles at their shares; one that is too fast is not proven.
 
@@ -257,7 +261,7 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     for number, speed in monitor.account.foreign().items():
         job = monitor.jobs[number].job.job
         yield (
-            f"host {number}",
+            f"{HOST_NEWS}{job.name}",
             f"{job.name} makes {speed:.2f} times the progress alone of its profile, which is of "
             "another host: no energy counts as saved, and nothing is learned; "
             f"{'advisor launch --alone, or ' * job.progress.gate}advisor profile {job.name}",
