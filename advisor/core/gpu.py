@@ -68,7 +68,7 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
-HELD_PART = 0.7
+_HELD_PART = 0.7
 """Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
 vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names)."""
 
@@ -356,7 +356,7 @@ class MemoryFit:
         """
         if (
             not self.card_mib
-            or max(need or 0 for need in self.needs_mib) < HELD_PART * self.card_mib
+            or max(need or 0 for need in self.needs_mib) < _HELD_PART * self.card_mib
         ):
             return ""
         files = [word.rpartition("/")[2].lower() for command in commands for word in command]

@@ -22,7 +22,7 @@ from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.job_monitor import JobMonitor
 from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.newcomers import Newcomers
-from advisor.launch.observe import HOST_NEWS, Keeper, forecast_news, pace_news, shown, unsaid
+from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
@@ -289,11 +289,9 @@ class _SetRun:
                 if self._spec.try_s is None and (newcomers.coming or not monitor.over):
                     newcomers.look()
                 keeper.look()
-                news = (
-                    (name if name.startswith(HOST_NEWS) else f"{self._number} {name}", text)
-                    for name, text in (*forecast_news(self._pair, monitor), *pace_news(monitor))
-                )
-                self._writer.warn(*monitor.alarms(), *unsaid(news, self._writer.said))
+                news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
+                told = unsaid(news, self._writer.said, self._number)
+                self._writer.warn(*monitor.alarms(), *told)
                 self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found

@@ -26,7 +26,6 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from advisor.core.gpu import HOLDERS
-from advisor.scrape.servers import option_values
 
 _EVERY_S = 0.2
 # What takes longer hangs, whatever it is.
@@ -361,12 +360,13 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
     Such as "XLA_PYTHON_CLIENT_PREALLOCATE=false" or "--gpu-memory-utilization 0.4"; an option that
     no command has is without a value. None: none holds memory that it does not need.
     """
-    words = [word for pid in pids for word in _text(pid, "cmdline").split("\0")]
+    words = "".join(f"\0{_text(pid, 'cmdline')}" for pid in pids).replace("_", "-")
     found: dict[str, str] = {}
     for pid in pids:
         for way in (w for name in {*_HOLDER.findall(_text(pid, "maps"))} for w in HOLDERS[name]):
             if way.startswith("-"):
-                found[way] = " ".join((way, *[*option_values(words, (way,))][-1:]))
+                given = re.findall(rf"\0{way}[=\0]([^\0]+)", words)
+                found[way] = " ".join((way, *given[-1:]))
             elif value := environment_of(pid).get(way):
                 found[way] = f"{way}={value}"
     return " ".join(sorted(found.values())) or None

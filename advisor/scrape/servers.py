@@ -171,9 +171,9 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
     if server.counter is None or not needed or any(_given(words, one) for one in server.off):
         return None
     # A server with these addresses answers at 127.0.0.1.
-    if not {*option_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
+    if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
         return None
-    if ports := [*option_values(words, server.ports)]:
+    if ports := [*_values(words, server.ports)]:
         port = ports[-1]
     else:
         port = "" if any(_given(words, one) for one in server.config) else f"{server.port}"
@@ -185,11 +185,11 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
 
 def _given(words: Sequence[str], option: str) -> bool:
     name, is_boolean, _ = option.partition("=")
-    values = [*option_values(words, (name,))]
+    values = [*_values(words, (name,))]
     return bool(values) and (not is_boolean or values[-1].lower() in ("false", "off", "0"))
 
 
-def option_values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
     """Values of options in the order given: behind it, after `=`, or of a short one attached."""
     for n, word in enumerate(words):
         name, has_value, value = word.partition("=")
