@@ -68,18 +68,60 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
-HELD_PART = 0.7
+_HELD_PART = 0.7
 """Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
-vLLM 90 %, TensorFlow nearly all (their documentation of the variables in `HOLDERS`)."""
+vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names)."""
 
-HOLDERS = MappingProxyType(
+HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "jax": "XLA_PYTHON_CLIENT_MEM_FRACTION={} or XLA_PYTHON_CLIENT_PREALLOCATE=false (JAX)",
-        "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true (TensorFlow)",
-        "vllm": "--gpu-memory-utilization {} (vLLM)",
+        "jax": (
+            "XLA_PYTHON_CLIENT_PREALLOCATE",
+            "XLA_PYTHON_CLIENT_MEM_FRACTION",
+            "XLA_CLIENT_MEM_FRACTION",
+        ),
+        "tensorflow": ("TF_FORCE_GPU_ALLOW_GROWTH",),
+        "vllm": ("--gpu-memory-utilization",),
+        "sgl": ("--mem-fraction-static",),
     }
 )
-"""By a word of their commands: how they hold less, such as a part of the card."""
+"""Frameworks that hold memory without need, by how their packages begin, and what bounds each:
+variables, or an option of its command that takes a part of the card."""
+
+GROWTH: Mapping[str, str] = MappingProxyType(
+    {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+)
+"""With these a framework takes what it needs. Every job that is started has them where nobody has
+set them; what uses neither framework does not read them."""
+
+
+def read_bound(memory_bound: str | None) -> tuple[dict[str, str], str]:
+    """What bounded the memory of a job, as points have it: variables, and options of its command.
+
+    An option without a value was not given.
+    """
+    words = (memory_bound or "").split()
+    variables = dict(word.split("=", 1) for word in words if "=" in word)
+    return variables, " ".join(word for word in words if "=" not in word)
+
+
+def of_options(options: str) -> str:
+    """What is to be known of a job whose memory is bounded by options of its command."""
+    if options.split()[-1].startswith("--"):
+        return (
+            f"may hold memory that it does not need: give its command {options} PART, such as 0.4, "
+            "and profile it again"
+        )
+    return f"was profiled with {options} in its command, which its memory depends on"
+
+
+def most_of_clients(clients: int, share: float, units_total: int | None, units: int | None) -> str:
+    """Of a job of several clients of MPS: what all of them together may take."""
+    most = f" ({min(units_total, clients * units)} units)" if units_total and units else ""
+    return (
+        f"has {clients} clients of MPS, and its {share:g} % are of each: together they may take "
+        f"{min(WHOLE, clients * share):g} %{most} of the GPU"
+    )
+
 
 # By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
 # caches of allocators differ from run to run, and libraries are loaded when they are used first.
@@ -314,16 +356,19 @@ class MemoryFit:
         """
         if (
             not self.card_mib
-            or max(need or 0 for need in self.needs_mib) < HELD_PART * self.card_mib
+            or max(need or 0 for need in self.needs_mib) < _HELD_PART * self.card_mib
         ):
             return ""
         files = [word.rpartition("/")[2].lower() for command in commands for word in command]
         named = [how for name, how in HOLDERS.items() if any(name in file for file in files)]
-        part = f"{int(100 * MEMORY_PART / len(self.needs_mib)) / 100:g}"
-        ways = "; ".join(named or HOLDERS.values()).format(*[part] * len(HOLDERS))
+        part = f" {int(100 * MEMORY_PART / len(self.needs_mib)) / 100:g}"
+        ways = (
+            f"{way}{f'={GROWTH[way]}' if way in GROWTH else part}"
+            for way, *_ in named or HOLDERS.values()
+        )
         return (
-            "JAX, TensorFlow and vLLM hold 75 % of a card or more, needed or not: let a job that "
-            f"uses one hold less, and profile it again: {ways}"
+            "JAX, TensorFlow, vLLM and SGLang hold most of a card, needed or not: profile a job "
+            f"that uses one again with {', '.join(ways)}, of which profiles set the variables"
         )
 
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:

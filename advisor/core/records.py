@@ -147,6 +147,8 @@ class SoloPoint(Measured):
         "how long a kernel keeps those of other processes off the GPU", "s"
     )
     kernel_hold_stderr_s: float | None = _reading("standard error of kernel_hold_s", "s")
+    memory_bound: str | None = _reading("what bounded the memory of its framework")
+    mps_clients: int | None = _reading("clients of MPS on each GPU")
     gpus: int | None = _reading(
         "how many GPUs the job held, where several: readings are means of them, memory the most, "
         "kernels those of a rank"

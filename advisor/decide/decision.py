@@ -35,6 +35,7 @@ from advisor.core.gpu import (
     best_within_tie,
     can_be_masked,
     fine_splits,
+    read_bound,
     share_for_units,
     split_environments,
     units_for_share,
@@ -658,13 +659,17 @@ def worst_violation(option: RatedSplit) -> Violation:
 
 
 def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[str, str], ...]:
-    """Variables that limit each job; none for one without a limit.
+    """Variables that limit each job, and that bound its memory as in its profile.
 
     Raises:
         InputError: an AMD GPU of which no profile has the number of CUs.
     """
     total = next((p.units_total for p in profiles if p.units_total), None)
-    return split_environments(option.split, total, vendor_of(profiles[0].gpu_model))
+    limits = split_environments(option.split, total, vendor_of(profiles[0].gpu_model))
+    return tuple(
+        limit | read_bound(profile.memory_bound)[0]
+        for limit, profile in zip(limits, profiles, strict=True)
+    )
 
 
 LEAST_TIME_SAVED = 0.05

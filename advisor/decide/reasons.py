@@ -4,7 +4,14 @@ import functools
 import math
 from collections.abc import Iterator
 
-from advisor.core.gpu import ISOLATING, NINE, WHOLE
+from advisor.core.gpu import (
+    ISOLATING,
+    NINE,
+    WHOLE,
+    most_of_clients,
+    of_options,
+    read_bound,
+)
 from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.wording import listed
@@ -43,6 +50,7 @@ def warnings(decision: Decision) -> tuple[str, ...]:
         *_served(decision),
         *_unlimited(decision),
         *(f"at the bad end of its interval {risk.text}" for risk in at_risk),
+        *_crowds(decision),
         *of_profiles,
         *memory_unknown(decision.profiles, decision.request.memory_mib),
     )
@@ -222,6 +230,13 @@ def _unlimited(decision: Decision) -> Iterator[str]:
         )
 
 
+def _crowds(decision: Decision) -> Iterator[str]:
+    """Jobs that MPS gives more than their limit."""
+    for profile, share in zip(decision.profiles, decision.chosen.split.shares, strict=True):
+        if (clients := profile.mps_clients) > 1 and share < WHOLE:
+            yield f"{profile.job} {most_of_clients(clients, share, None, None)}"
+
+
 def _of_profile(profile: Profile) -> Iterator[str]:
     """What a profile lacks, or may have wrong."""
     if profile.missing:
@@ -229,6 +244,8 @@ def _of_profile(profile: Profile) -> Iterator[str]:
     if doubtful := sorted(DOUBTFUL & set(profile.flags)):
         meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
+    if options := read_bound(profile.memory_bound)[1]:
+        yield f"{profile.job} {of_options(options)}"
     if ONE_WINDOW in profile.flags:
         yield (
             f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated; "

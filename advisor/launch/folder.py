@@ -274,7 +274,7 @@ _WRITE_S = 1.0
 
 # What stays when another set is started.
 _OF_LAUNCH = [
-    "code", "cause", "gpu_uuid", "gpu_model", "units_total", "power_limit_w", "ledger",
+    "code", "cause", "gpu_uuid", "beside", "gpu_model", "units_total", "power_limit_w", "ledger",
     "whole_energy_j", "starts_energy_j", "unwatched_s", "started_at", "supervisor_pid", "warnings",
 ]  # fmt: skip
 
@@ -287,6 +287,7 @@ class StatusWriter:
 
     Attributes:
         status: As it is now, written or not.
+        said: Names of news that were warned of.
     """
 
     def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
@@ -294,6 +295,7 @@ class StatusWriter:
         self._written_s = -_WRITE_S
         self._lost = False
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
+        self.said = set[str]()
 
     def begin_pair(self, spec: LaunchSpec, number: int) -> None:
         """A set is started; what the one before did is in its observation."""

@@ -230,6 +230,10 @@ def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[
         yield TOO_SLOW
 
 
+# How the names of news begin that are said once of all sets of a launch.
+_HOST = "host of "
+
+
 def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     """Hold jobs against their profiles at their shares; one that is too fast is not proven.
 
@@ -257,7 +261,7 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     for number, speed in monitor.account.foreign().items():
         job = monitor.jobs[number].job.job
         yield (
-            f"host {number}",
+            f"{_HOST}{job.name}",
             f"{job.name} makes {speed:.2f} times the progress alone of its profile, which is of "
             "another host: no energy counts as saved, and nothing is learned; "
             f"{'advisor launch --alone, or ' * job.progress.gate}advisor profile {job.name}",
@@ -327,9 +331,13 @@ def _job(monitor: SetMonitor, n: int) -> JobStatus:
     )
 
 
-def unsaid(news: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
-    """Texts of news that were not said before, each with its name; they are added to `said`."""
-    new = [(name, text) for name, text in news if name not in said]
+def unsaid(news: Iterable[tuple[str, str]], said: set[str], number: int = 0) -> list[str]:
+    """Texts of news, each with its name, that were not said before of a set, by its number.
+
+    They are added to `said`.
+    """
+    named = ((n if n.startswith(_HOST) else f"{number} {n}", text) for n, text in news)
+    new = [(name, text) for name, text in named if name not in said]
     said.update(name for name, _ in new)
     return [text for _, text in new]
 

@@ -102,7 +102,7 @@ class CardNow:
     """One GPU at one moment.
 
     Attributes:
-        power_w: None: it cannot be read from here.
+        power_w: Of each GPU of a launch the mean of them; None: it cannot be read from here.
         launch_id: Of the launch that holds it; None: none does.
     """
 
@@ -208,7 +208,7 @@ def _parts(
 def _cards(
     cards: Iterable[tuple[Gpu, float | None]], here: str, running: Iterable[LaunchStatus]
 ) -> Iterator[CardNow]:
-    held = {one.gpu_uuid: one for one in running if one.gpu_uuid}
+    held = {uuid: one for one in running for uuid in one.gpus}
     for gpu, power_w in cards:
         by = held.pop(gpu.uuid, None)
         yield CardNow(
@@ -227,11 +227,13 @@ def _cards(
             gpu_model=by.gpu_model,
             units_total=by.units_total,
             power_w=_told_w(by),
-            power_limit_w=by.power_limit_w,
+            power_limit_w=by.power_limit_w and by.power_limit_w / len(by.gpus),
             launch_id=by.launch_id,
         )
 
 
 def _told_w(launch: LaunchStatus) -> float | None:
-    """What a launch says that its card draws; None: it says nothing, or was not heard of lately."""
-    return launch.power_w if launch.silent_s is None else None
+    """What a launch says that a card draws; None: it says nothing, or was not heard of lately."""
+    if launch.power_w is None or launch.silent_s is not None:
+        return None
+    return launch.power_w / len(launch.gpus)

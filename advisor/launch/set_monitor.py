@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Never, TypeAlias
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, most_of_clients
 from advisor.core.job import VERDICT_FLAGS
 from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
@@ -584,12 +584,6 @@ _UNSEEN = (
 )
 
 
-_CROWD = (
-    "{} has {} clients of MPS, and its {:g} % are of each: together they may take {:g} %{} of the "
-    "GPU; let one process compute, or launch it at a smaller share"
-)
-
-
 class _LimitMonitor:
     """The limits of one set.
 
@@ -651,13 +645,13 @@ class _LimitMonitor:
     def _crowds(self, jobs: Sequence[RunningJob]) -> Iterator[str]:
         """Jobs of several clients, each of which has the whole share: when there are more."""
         total = self._backend.gpu.units_total
-        for job, number in zip(jobs, clients_of(jobs), strict=True):
-            clients, share = number // job.job.gpus, job.share.percent
+        for job, clients in zip(jobs, clients_of(jobs), strict=True):
+            share = job.share.percent
             if share < WHOLE and clients > self._told_clients.get(job, 1):
                 self._told_clients[job] = clients
-                most, granted = min(WHOLE, clients * share), job.granted.units
-                units = f" ({min(total, clients * granted)} units)" if total and granted else ""
-                yield _CROWD.format(job.job.name, clients, share, most, units)
+                most = most_of_clients(clients, share, total, job.granted.units)
+                fix = "let one process compute, or launch it at a smaller share"
+                yield f"{job.job.name} {most}; {fix}"
 
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:

@@ -100,6 +100,7 @@ class LaunchPart:
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
         units: SMs or CUs that its share comes to; None: not known before it starts.
         limit_memory: Its memory is bounded where it is known, and MPS shares the GPU.
+        memory_bound: With which its profile measured its memory.
         time_limit_s: The job is ended, as failed, once it has run for so long; None: never.
         done: Steps that it did in this launch before it was started again, to go on.
     """
@@ -117,6 +118,7 @@ class LaunchPart:
     max_power_w: float | None = None
     units: int | None = None
     limit_memory: bool = True
+    memory_bound: str | None = None
     time_limit_s: float | None = None
     done: float = 0.0
 
@@ -642,8 +644,9 @@ class LaunchStatus:
         pair_number: Counts the pairs and sets of the launch from 0.
         forecast: Of those that began together; what is expected since another has joined is in
             `predicted_rate` of each job, and in `predicted_power_w`.
+        beside: UUIDs of its other GPUs.
         units_total: SMs or CUs of the whole GPU.
-        power_limit_w: Of the GPU, enforced.
+        power_limit_w: Of its GPUs, enforced.
         power_w: Of the GPU, mean over the last seconds; None once it is over.
         mean_power_w: Mean while all ran, without the first seconds; it stays.
         energy_j: Of the GPU, while all jobs of this pair or set ran together.
@@ -685,6 +688,7 @@ class LaunchStatus:
     code: str | None = None
     cause: str | None = None
     gpu_uuid: str | None = None
+    beside: tuple[str, ...] = ()
     gpu_model: str | None = None
     units_total: int | None = None
     power_limit_w: float | None = None
@@ -728,6 +732,11 @@ class LaunchStatus:
             return None
         ended = datetime.fromisoformat(self.ended_at or self.updated_at) if self.over else now
         return datetime.fromisoformat(self.started_at), min(ended, now)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """UUIDs of all its GPUs; none before it has one."""
+        return (self.gpu_uuid, *self.beside) if self.gpu_uuid else ()
 
     @property
     def over(self) -> bool:

@@ -267,7 +267,6 @@ class _SetRun:
 
     def _watch(self, monitor: SetMonitor, backend: Backend) -> _Ending:
         started_at = to_exact_text(datetime.now(UTC))
-        said = set[str]()
         newcomers = Newcomers(
             self._folder, self._number, monitor, backend, self._base(), self._writer.warn
         )
@@ -291,7 +290,8 @@ class _SetRun:
                     newcomers.look()
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
-                self._writer.warn(*monitor.alarms(), *unsaid(news, said))
+                told = unsaid(news, self._writer.said, self._number)
+                self._writer.warn(*monitor.alarms(), *told)
                 self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found
@@ -450,6 +450,7 @@ def run_launch(
             gpu = context.gpu
             writer.update(
                 gpu_uuid=gpu.uuid,
+                beside=tuple(other.uuid for other in gpu.others),
                 gpu_model=gpu.model,
                 units_total=gpu.units_total,
                 power_limit_w=gpu.power_limit_w and len(gpu.each) * gpu.power_limit_w,

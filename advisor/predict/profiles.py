@@ -182,6 +182,8 @@ class Profile:
         kernels: Its kernels on the whole GPU; None: not known.
         doubt: Standard deviations of the logarithms of rate and power over the shares, shape
             (2, shares), where they were estimated; None: they were measured.
+        memory_bound: With which its memory was measured, as points have it.
+        mps_clients: The most clients of MPS that it had on a GPU.
         gpus: How many GPUs the job holds; `values`, powers and memory are then of one of them, the
             mean of all.
     """
@@ -208,6 +210,8 @@ class Profile:
     busy: float = math.nan
     kernels: Kernels | None = None
     doubt: Floats | None = None
+    memory_bound: str | None = None
+    mps_clients: int = 1
     gpus: int = 1
 
     def doubt_at(self, shares: Floats) -> Floats:
@@ -314,6 +318,8 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
         busy=_middle([p.gpu_busy_percent for p in by_share[-1]]) / WHOLE,
         kernels=counted_kernels(usable),
+        memory_bound=newest.memory_bound,
+        mps_clients=max(point.mps_clients or 1 for point in usable),
         gpus=newest.gpus or 1,
     )
 

@@ -842,12 +842,13 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     pipe_dir, log_dir = control.pipe_dir, control.pipe_dir.with_name("log")
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
-    if control.answers():
-        _end_daemon(MpsBackend(gpu, control, owned=True))
-    for other in gpu.others:  # its daemon would serve it beside this one
-        left = Control(own_pipe_dir(other, runtime_dir), control.environment)
-        if left.pipe_dir.is_dir() and left.answers():
-            _end_daemon(MpsBackend(other, left, owned=True))
+    # Who holds the locks of these GPUs knows that no other daemon of ours may serve one of them.
+    ours = {one.uuid for one in gpu.each}
+    for other in {pipe_dir, *runtime_dir.glob(f"*/{pipe_dir.name}")}:
+        left = Control(other, control.environment)
+        served = environment_of(daemon_pid(other) or 0).get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if (other == pipe_dir or not ours.isdisjoint(served)) and left.answers():
+            _end_daemon(MpsBackend(gpu, left, owned=True))
     control.start_daemon(visible(gpu.each), log_dir)
     if not wait_until(control.answers, _START_S):
         raise PartitionError(

@@ -25,6 +25,8 @@ from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
+from advisor.core.gpu import HOLDERS
+
 _EVERY_S = 0.2
 # What takes longer hangs, whatever it is.
 _MOST_S = 300.0
@@ -347,6 +349,31 @@ def loaded_libraries(pids: Iterable[int]) -> str | None:
         with suppress(OSError):
             found |= _of_process(pid)
     return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or None
+
+
+_HOLDER = re.compile(rf"/(?:site|dist)-packages/({'|'.join(HOLDERS)})[^/]*/.*\.so")
+
+
+def memory_bound_of(pids: Collection[int]) -> str | None:
+    """What bounds the memory that a job's frameworks hold, by what its processes have loaded.
+
+    Such as "XLA_PYTHON_CLIENT_PREALLOCATE=false" or "--gpu-memory-utilization 0.4"; an option that
+    no command has is without a value. None: none holds memory that it does not need.
+    """
+    words = "".join(f"\0{_text(pid, 'cmdline')}" for pid in pids).replace("_", "-")
+    found: dict[str, str] = {}
+    for pid in pids:
+        for way in (w for name in {*_HOLDER.findall(_text(pid, "maps"))} for w in HOLDERS[name]):
+            if way.startswith("-"):
+                given = re.findall(rf"\0{way}[=\0]([^\0]+)", words)
+                found[way] = " ".join((way, *given[-1:]))
+            elif value := environment_of(pid).get(way):
+                found[way] = f"{way}={value}"
+    return " ".join(sorted(found.values())) or None
+
+
+def _text(pid: int, name: str) -> str:
+    return _read(pid, name).decode(errors="replace")
 
 
 def _of_process(pid: int) -> dict[str, str]:

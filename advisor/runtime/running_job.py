@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from advisor.core.gpu import Share
+from advisor.core.gpu import GROWTH, Share
 from advisor.core.job import Job
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
 from advisor.files import writing_private
@@ -42,6 +42,7 @@ from advisor.runtime.processes import (
     cpu_s,
     has_memory,
     marked_pids,
+    memory_bound_of,
     name_of,
     pin,
     wait_until,
@@ -117,6 +118,10 @@ class RunningJob:
     def proof(self) -> Proof:
         """How far its limit is known."""
         return "server" if self._backend.holds(self.share.percent) else "set"
+
+    def memory_bound(self) -> str | None:
+        """What bounds the memory that its frameworks hold; None: they hold what they need."""
+        return memory_bound_of(self.pids())
 
     def has_marked(self, pid: int) -> bool:
         """Whether a process was started with the variables of this job, by whomever."""
@@ -379,8 +384,8 @@ _SCRAPE = (
     str(Path(__file__).parents[2]),
 )
 
-# Every job carries the UUID of its GPU in this variable, so that left-over ones are found.
-_GPU_MARK = "ADVISOR_GPU"
+# Every job carries the UUIDs of the GPUs of its launch, so that left-over ones are found on each.
+_GPU_MARKS = ("ADVISOR_GPU", "ADVISOR_GPU_BESIDE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,13 +449,14 @@ def prove(
     gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
     # Job files that set one of ours are refused; a launch that waits may be older than that.
     environment = {
+        **GROWTH,
         **base,
         **dict(job.env),
         **{name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)},
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
         **gate,
-        _GPU_MARK: backend.gpu.uuid,
+        **dict(zip(_GPU_MARKS, [gpu.uuid for gpu in backend.gpu.each], strict=False)),
         **backend.environment(share),
     }
     return Proven(job, share, backend, backend.prove(share, environment), environment, folder)
@@ -458,7 +464,11 @@ def prove(
 
 def leftovers(gpu_uuid: str, runtime_dir: Path) -> list[int]:
     """Processes of jobs that an advisor with this runtime directory started on the GPU."""
-    return marked_pids({_GPU_MARK: gpu_uuid, RUNTIME_DIR: str(runtime_dir)})
+    return [pid for mark in _marks(gpu_uuid, runtime_dir) for pid in marked_pids(mark)]
+
+
+def _marks(gpu_uuid: str, runtime_dir: Path) -> list[dict[str, str]]:
+    return [{name: gpu_uuid, RUNTIME_DIR: str(runtime_dir)} for name in _GPU_MARKS]
 
 
 def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
@@ -468,7 +478,8 @@ def end_leftovers(backend: Backend, runtime_dir: Path) -> None:
         SurvivorsError: one of them does not end.
     """
     for gpu in backend.gpu.each:
-        end_marked(backend, {_GPU_MARK: gpu.uuid, RUNTIME_DIR: str(runtime_dir)})
+        for mark in _marks(gpu.uuid, runtime_dir):
+            end_marked(backend, mark)
         end_cgroups(cgroup_prefix(gpu.uuid, str(runtime_dir)))
 
 
@@ -581,14 +592,14 @@ def is_seen(jobs: Sequence[RunningJob]) -> bool:
 
 
 def clients_of(jobs: Sequence[RunningJob]) -> list[int]:
-    """How many clients of MPS each job has; 0 where there is no MPS.
+    """How many clients of MPS each job has on a GPU; 0 where there is no MPS.
 
     Raises:
         PartitionError: the MPS server cannot be asked.
     """
     sight = jobs[0].sight() if jobs else None
     owners = _owners((sight and sight.clients) or (), jobs)
-    return [sum(owner is job for owner in owners.values()) for job in jobs]
+    return [sum(owner is job for owner in owners.values()) // job.job.gpus for job in jobs]
 
 
 def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:

@@ -536,7 +536,7 @@ def needs_of(d: Decision) -> Needs:
         memory_mib=max(sum(memory[n] or 0 for n in on) for on in each) if all(memory) else None,
         memory_of_mib=d.request.memory_mib,
         host_cores=cores_wanted(d.profiles),
-        mps_clients=len(d.profiles),
+        mps_clients=sum(profile.mps_clients for profile in d.profiles),
         mps_clients_most=MPS_CLIENTS,
     )
 

@@ -490,4 +490,5 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
         if math.isnan(profile.idle_power_w)
         else profile.gpus * profile.idle_power_w,
         reported=values if job_hash == part.job.job_hash else None,
+        memory_bound=profile.memory_bound,
     )

@@ -14,6 +14,8 @@ from advisor.core.gpu import (
     WHOLE,
     MemoryFit,
     Share,
+    of_options,
+    read_bound,
     share_environment,
     vendor_of,
 )
@@ -47,13 +49,15 @@ class _Seat:
         percent: Limit of its SMs; 100: none.
         part: Of the GPU, all parts together at most 1: what a placer books that divides it.
         memory_mib: That it may fill, all together no more than the card; None: not known.
-        variables: Of MPS; none where jobs take turns.
+        bound: Variables that bound its memory, as in its profile.
+        variables: These, and those of MPS where jobs do not take turns.
     """
 
     job: str
     percent: int
     part: float
     memory_mib: int | None
+    bound: Mapping[str, str]
     variables: Mapping[str, str]
 
 
@@ -86,6 +90,7 @@ def pasted(placer: str, d: Decision) -> Pasted:
     shares = option_of(way, d).jobs
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
     bounds_mib = [memory.limit_mib(n, 100 / len(shares)) for n in range(len(shares))]
+    bounds = [read_bound(profile.memory_bound) for profile in d.profiles]
     seats = [
         _Seat(
             job=share.job,
@@ -93,17 +98,23 @@ def pasted(placer: str, d: Decision) -> Pasted:
             # Rounded down: 1 for all is the most.
             part=int(1e4 * share.share_percent / sum(s.share_percent for s in shares)) / 1e4,
             memory_mib=mib,
-            variables=share_environment(
-                Share(percent, memory_mib=mib, below_normal=PRIORITY in share.environment),
-                None,
-                "nvidia",
-            )
-            if is_mps
-            else {},
+            bound=bound,
+            variables=bound
+            | (
+                share_environment(
+                    Share(percent, memory_mib=mib, below_normal=PRIORITY in share.environment),
+                    None,
+                    "nvidia",
+                )
+                if is_mps
+                else {}
+            ),
         )
-        for share, mib in zip(shares, bounds_mib, strict=True)
+        for share, mib, (bound, _) in zip(shares, bounds_mib, bounds, strict=True)
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
+    told = zip(d.profiles, bounds, strict=True)
+    cannot += tuple(f"{profile.job} {of_options(how)}" for profile, (_, how) in told if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
@@ -141,7 +152,7 @@ def _hami(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
     return (
         _pod(
             seat.job,
-            {},
+            seat.bound,
             limits={
                 "nvidia.com/gpu": 1,
                 **(
@@ -179,7 +190,9 @@ def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
                     },
                 }
             ],
-            "environment": _named({k: v for k, v in seat.variables.items() if k == PRIORITY}),
+            "environment": _named(
+                {k: v for k, v in seat.variables.items() if k == PRIORITY or k in seat.bound}
+            ),
         }
         for number, seat in enumerate(seats, start=1)
     ]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit
+from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit, read_bound
 from advisor.core.wording import as_asked, counted, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (
@@ -318,9 +318,10 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             units = f", {part.units} units" if part.units is not None else ""
             yield f"  {as_asked([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
             yield f"    {' '.join(part.job.command)}"
+            bound, _ = read_bound(part.memory_bound)
             limits = limit_environment(pair, share, gpu, settings)
             yield from (
-                f"    {name}={text}" for name, text in (dict(part.job.env) | limits).items()
+                f"    {name}={text}" for name, text in (bound | dict(part.job.env) | limits).items()
             )
         if pair.alone_s:
             yield f"  first those with a gate run alone for {pair.alone_s:g} s each"

@@ -184,7 +184,7 @@ class _HostLaunches:
             running=running,
             ended=ended,
             entries=[*ended, *running],
-            cards=self._cards.look({one.gpu_uuid or "" for one in running}),
+            cards=self._cards.look({uuid for one in running for uuid in one.gpus}),
             host=HOST,
             history_of=lambda name: read_history(LaunchFolder(self._root / name)),
             prices=self._settings.policy.prices,
@@ -250,11 +250,13 @@ class _Drawn:
         limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
         watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
         part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
-        name = card.gpu_uuid.removeprefix("GPU-")[:8]
+        name = _short(card.gpu_uuid)
         head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
         head.append_text(self._bar(part)).append(f" {watts}")
         if launch is None:
             return head.append("  free", style="dim")
+        if card.gpu_uuid in launch.beside:
+            return head.append(f"  with {_short(launch.gpus[0])}", style="dim")
         style = "dim" if launch.silent_s is None else "red"
         table = plain_table(("", "", "", "", "", ""), self._seats(launch))
         table.show_header = False
@@ -315,6 +317,10 @@ _SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
     ("GPU hours", lambda row: f"{row[1].gpu_hours_saved:.1f}"),
     ("money", lambda row: "-" if row[1].cost_saved is None else f"{row[1].cost_saved:.2f}"),
 )
+
+
+def _short(gpu_uuid: str) -> str:
+    return gpu_uuid.removeprefix("GPU-")[:8]
 
 
 def _basis(seen: Overview) -> str:

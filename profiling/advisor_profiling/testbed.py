@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from advisor.core.gpu import MOST_GPUS, Gpu, Share, vendor_of
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
@@ -61,7 +61,7 @@ from advisor.runtime.processes import (
     plan_cores,
     wait_until,
 )
-from advisor.runtime.running_job import RunningJob, check_limits, end_leftovers, prove
+from advisor.runtime.running_job import RunningJob, check_limits, clients_of, end_leftovers, prove
 from advisor.settings import Settings
 from advisor_profiling.power_limit import put_back
 from advisor_profiling.telemetry import amd, nvml
@@ -159,6 +159,11 @@ class LiveProcess:
     def memory_mib(self) -> float | None:
         """Of its living processes, MiB, as the GPU counts it."""
         return self._testbed.source.processes_memory_mib(self._job.pids())
+
+    def held(self) -> dict[str, Any]:
+        """What bounds the memory that its frameworks hold, and how many clients of MPS it has."""
+        (clients,) = clients_of([self._job])
+        return {"memory_bound": self._job.memory_bound(), "mps_clients": clients or None}
 
     def go(self, slot: int = 0) -> None:
         """Pin it to the cores of the slot before its gate opens."""
@@ -666,6 +671,10 @@ class ReplayProcess:
     def memory_mib(self) -> float | None:
         """As recorded of the window that plays, MiB."""
         return self._part.memory_used_mib if self._part else None
+
+    def held(self) -> dict[str, Any]:
+        """Nothing: a record has no processes."""
+        return {}
 
     def ready(self) -> bool:
         """Always: a record has no warm-up."""

@@ -13,7 +13,7 @@ import math
 import statistics
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -748,6 +748,7 @@ class WindowResult:
 
     Attributes:
         reported: What each job said of its results, from its start to the end of the window.
+        held: Of a job alone the columns of its memory bound and of its clients of MPS.
     """
 
     target: Target
@@ -755,6 +756,7 @@ class WindowResult:
     reported: tuple[Reported, ...]
     window: MeasuredWindow
     cpu_steal_percent: float | None
+    held: Mapping[str, Any]
 
 
 def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
@@ -791,6 +793,7 @@ def to_point(result: WindowResult, conditions: RunConditions) -> Point:
         reported=write_first(result.reported[0]),
         input_fingerprint=result.target.specs[0].job.input_fingerprint,
         gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
+        **result.held,
         **measured,
     )
 

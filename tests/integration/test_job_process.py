@@ -663,10 +663,13 @@ def test_process_that_does_not_end_is_told(
     held.close()
 
 
-def test_left_over_job_of_a_killed_advisor_is_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", ["ADVISOR_GPU", "ADVISOR_GPU_BESIDE"])
+def test_left_over_job_of_a_killed_advisor_is_ended(tmp_path: Path, mark: str) -> None:
+    """One of a launch on two GPUs is found on each of them."""
     backend = Unlimited()
-    ours = {"ADVISOR_GPU": backend.gpu.uuid, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
-    others = [{**ours, "ADVISOR_GPU": "GPU-x"}, {**ours, "ADVISOR_RUNTIME_DIR": "/elsewhere"}]
+    first = {"ADVISOR_GPU": "GPU-x", mark: backend.gpu.uuid}
+    ours = {**first, "ADVISOR_RUNTIME_DIR": str(tmp_path)}
+    others = [{**ours, mark: "GPU-x"}, {**ours, "ADVISOR_RUNTIME_DIR": "/elsewhere"}]
     left, *stay = [
         subprocess.Popen(["sleep", "60"], env={**os.environ, **env}) for env in (ours, *others)
     ]

@@ -106,6 +106,18 @@ def test_daemon_of_a_killed_advisor_is_replaced(host: FakeHost) -> None:
     backend.close()
 
 
+def test_daemon_that_a_killed_launch_left_on_two_gpus_is_ended_on_each(host: FakeHost) -> None:
+    """It would serve the second one beside that GPU's own; others of the host stay."""
+    second, third = (replace(GPU, uuid=f"{UUID[:-12]}00000000000{n}") for n in (1, 2))
+    run = host.folder / "run"
+    stays = open_mps(third, run, host.environment())
+    both = open_mps(replace(GPU, others=(second,)), run, host.environment())
+    own = open_mps(second, run, host.environment())
+    assert [one.control.answers() for one in (both, own, stays)] == [False, True, True]
+    own.close()
+    stays.close()
+
+
 def test_a_client_without_work_is_not_waited_for_long(
     backend: MpsBackend, host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

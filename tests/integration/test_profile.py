@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fanned_out import two_gpus
-from host import UUID, FakeHost
+from host import FAKES, UUID, FakeHost
 from reading import some
 
 from advisor.formats.job_file import load_job
@@ -171,3 +171,24 @@ def test_a_job_that_holds_two_gpus_is_measured_on_both(host: FakeHost) -> None:
     assert {(row["gpus"], "gpus-differ" in row["flags"]) for row in rows} == {(2, True)}
     one = host.advisor("profile", "ranks", *ONE, **both)
     assert (one.returncode, "ranks holds 2 GPUs, and --gpu 0 names 1" in one.stderr) == (2, True)
+
+
+def test_a_job_of_jax_takes_what_it_needs_and_its_profile_says_how(host: FakeHost) -> None:
+    """Its process maps a library of jaxlib, as one does that has imported JAX."""
+    library = host.folder / "site-packages/jaxlib/_jax.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"library")
+    script = (
+        "import mmap, runpy, sys; f = open(sys.argv.pop(1), 'rb')\n"
+        "m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)\n"
+        "sys.path.insert(0, sys.argv.pop(1))\n"
+        "runpy.run_module('fake_job', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", script, str(library), str(FAKES)]
+    host.write_job("jax", command=command)
+    host.write_job("torch")
+    rows = [*profile(host, "jax", *ONE)["points"], *profile(host, "torch", *ONE)["points"]]
+    assert [(row["memory_bound"], row["mps_clients"]) for row in rows] == [
+        ("XLA_PYTHON_CLIENT_PREALLOCATE=false", 1),
+        (None, 1),
+    ]

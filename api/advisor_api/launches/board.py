@@ -131,7 +131,7 @@ class Board:
                     ended=[visible_launch(one, caller) for one in self._books.newest.values()],
                     entries=[*self._books.ended.values(), *active],
                     cards=self._cards(
-                        {one.gpu_uuid or "" for one in active if one.silent_s is None}
+                        {uuid for one in active if one.silent_s is None for uuid in one.gpus}
                     ),
                     host=HOST,
                     history_of=self._history,

@@ -551,6 +551,7 @@ def measure_target(
         reported=tuple(process.reported() for process in processes),
         window=window,
         cpu_steal_percent=max(0.0, 100 * (cpu_steal_s() - steal_s) / cores_s),
+        held=processes[0].held() if len(processes) == 1 else {},
     )
 
 

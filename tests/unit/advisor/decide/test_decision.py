@@ -446,6 +446,11 @@ def test_limits_are_set_as_the_back_end_sets_them() -> None:
     others = decided([SMALL, BIG, SMALL], policy=FREE)
     option = next(o for o in others.options if o.prediction.split.shares[0] == WHOLE)
     assert [*map(bool, environments(others.profiles, option))] == [False, True, False]
+    bound = "XLA_PYTHON_CLIENT_PREALLOCATE=false --gpu-memory-utilization 0.4"
+    held = decided((dataclasses.replace(A, memory_bound=bound), B), scripted(PAYS), policy=FREE)
+    assert environments(held.profiles, held.chosen)[0] == {
+        PERCENTAGE: "30", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"
+    }  # fmt: skip
 
 
 def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:

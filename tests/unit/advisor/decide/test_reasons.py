@@ -197,6 +197,13 @@ def test_a_ceiling_that_only_the_bad_end_breaks_is_a_warning() -> None:
     assert text in warnings(given)
 
 
+def test_what_bounds_memory_by_options_and_several_clients_are_warnings() -> None:
+    crowd = replace(A, mps_clients=2, memory_bound="--gpu-memory-utilization 0.4")
+    told = warnings(decide(Outlook((crowd, B), Scripted(PAYS)), Request(policy=FREE)))
+    assert any(line.startswith("a was profiled with --gpu-memory-utilization 0.4") for line in told)
+    assert any("a has 2 clients of MPS, and its 30 % are of each: together" in t for t in told)
+
+
 # what profiles and checks lack
 
 

@@ -125,6 +125,17 @@ def test_ledgers_add_up() -> None:
     assert add(TWO_HOURS, without_idle.part(0.5)) == without_idle
 
 
+def test_each_gpu_of_a_launch_is_held_by_it() -> None:
+    """Its power and limit are those of both."""
+    both = {"gpu_uuid": "GPU-1", "power_w": 900.0, "power_limit_w": 1400.0}
+    running = [launch("a", beside=("GPU-2",), **both)]
+    known = Gpu(uuid="GPU-2", model="H200", power_limit_w=700)
+    found = seen(cards=[(known, None)], running=running).gpus
+    assert [(c.gpu_uuid, c.launch_id, c.power_w, c.power_limit_w) for c in found] == [
+        ("GPU-2", "a", 450, 700), ("GPU-1", "a", 450, 700)
+    ]  # fmt: skip
+
+
 def test_a_gpu_shows_who_holds_it() -> None:
     """One that was not heard of lately tells no watts."""
     cards = [(Gpu(uuid=f"GPU-{n}", model="H200", power_limit_w=700), 80.0) for n in (1, 2, 3)]

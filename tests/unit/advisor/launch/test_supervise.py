@@ -582,6 +582,15 @@ def test_the_way_goes_on_that_keeps_most_and_does_most(
     assert (launch.folder.read_spec().pairs[2].split, words in told) == (WAYS[number].split, True)
 
 
+def test_a_profile_of_another_host_is_told_once_of_all_ways(launch: Launch) -> None:
+    launch.scripts |= dict.fromkeys("ab", Script(rate=150))
+    launch.stop_s = 35
+    last = launch.run(*ways(host_spread=0.5), try_s=10.0)
+    assert last.pair_number == 2
+    told = [text.partition(" ")[0] for text in last.warnings if "is of another host" in text]
+    assert told == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("limits", "why"),
     [

@@ -3,6 +3,8 @@
 import mmap
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from advisor.runtime.processes import (
     in_thread,
     lacking,
     loaded_libraries,
+    memory_bound_of,
     physical_cores,
     plan_cores,
 )
@@ -124,6 +127,43 @@ def test_what_cannot_be_read_is_not_known(tmp_path: Path, mapped: ExitStack) -> 
     load(mapped, tmp_path / "lib/libcublasLt.so.13.1.0.3")
     assert loaded_libraries([os.getpid()]) is loaded_libraries([2**22 + 1]) is None
     assert loaded_libraries([]) is None
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "bound"),
+    [
+        ("jaxlib", (), "XLA_PYTHON_CLIENT_MEM_FRACTION=.3 XLA_PYTHON_CLIENT_PREALLOCATE=false"),
+        ("jax_plugins/xla_cuda12", ("--gpu-memory-utilization", "0.4"), "XLA_PYTHON_CLIENT_MEM"),
+        ("vllm", ("--gpu_memory_utilization=0.4",), "--gpu-memory-utilization 0.4"),
+        ("vllm", ("serve",), "--gpu-memory-utilization"),
+        ("sgl_kernel", ("--mem-fraction-static", "0.5"), "--mem-fraction-static 0.5"),
+        ("tensorflow", (), None),
+        ("torch", ("--gpu-memory-utilization", "0.4"), None),
+    ],
+)
+def test_memory_is_bounded_by_what_the_loaded_framework_reads(
+    tmp_path: Path, package: str, words: tuple[str, ...], bound: str | None
+) -> None:
+    """A variable that nobody has set bounds nothing, and an option of another program neither."""
+    library = tmp_path / "lib/python3.12/site-packages" / package / "_C.abi3.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"library")
+    script = (
+        "import mmap, sys; f = open(sys.argv[1], 'rb')\n"
+        "m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); print(flush=True); sys.stdin.read()"
+    )
+    own = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".3"}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(library), *words],
+        env=own,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        found = memory_bound_of([process.pid, 2**22 + 1])
+        process.communicate()
+    assert found == bound or (bound and found and found.startswith(bound))
 
 
 def test_only_the_main_thread_beats() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -270,3 +271,15 @@ def test_jobs_on_gpus_of_their_own_have_nothing_to_paste() -> None:
     assert pasted("ray", decided("apart")).lines == ()
     with pytest.raises(InputError, match="give one of ray, kai, hami"):
         pasted("yarn", decided("apart"))
+
+
+@pytest.mark.parametrize("placer", PLACERS)
+def test_each_form_has_the_variable_that_bounds_memory(placer: str) -> None:
+    """What is an option of the command is said instead."""
+    known, growth = decided("limits"), "XLA_PYTHON_CLIENT_PREALLOCATE"
+    jax, vllm = known.profiles
+    bounds = replace(jax, memory_bound=f"{growth}=false"), replace(vllm, memory_bound="--x 0.4")
+    found = pasted(placer, replace(known, profiles=bounds))
+    text = "\n".join(found.lines)
+    assert text.count(growth) == (placer != "ecs" or 1)
+    assert found.cannot[-1].startswith(f"{vllm.job} was profiled with --x 0.4 in its command")

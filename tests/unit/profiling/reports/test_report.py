@@ -132,6 +132,11 @@ def result(before: float | None, after: float | None, *failures: Failure) -> Swe
         ([point(memory_used_mib=72_000.0)], {"memory_mib": 143_771}, "too big to pair"),
         ([point(memory_used_mib=71_000.0)], {"memory_mib": 143_771}, None),
         ([point()], {"memory_mib": 143_771}, None),
+        ([point(memory_bound="XLA_PYTHON_CLIENT_PREALLOCATE=false", mps_clients=1)], {}, None),
+        ([point(memory_bound="--gpu-memory-utilization")], {}, "it may hold memory that it does"),
+        ([point(memory_bound="--gpu-memory-utilization 0.4")], {}, "--gpu-memory-utilization 0.4"),
+        ([point(mps_clients=2)], {}, "2 clients of MPS, and its 50 % are of each: together they"),
+        ([point(mps_clients=2, share_percent=100.0)], {}, None),
         # Something else may have used the card; a missing reading says nothing.
         ([point()], {"result": result(76.0, 80.0)}, None),
         ([point()], {"result": result(76.0, 90.0)}, "idle power"),

@@ -513,6 +513,7 @@ def taken(target: Target, *measured: dict[str, Any]) -> WindowResult:
         reported=(NOTHING,) * len(target.specs),
         window=WINDOW,
         cpu_steal_percent=0.1,
+        held={},
     )
 
 

@@ -87,6 +87,16 @@ def test_it_fits_80_columns_and_says_what_it_rests_on() -> None:
     assert "replayed" in drawn(replayed=True)[0]
 
 
+def test_the_second_gpu_of_a_launch_is_not_free() -> None:
+    both = replace(LAUNCH, beside=("GPU-2",))
+    card = CardNow(
+        host="here", gpu_uuid="GPU-2", gpu_model="H100", units_total=132, power_w=300.0,
+        power_limit_w=700.0, launch_id=LAUNCH.launch_id,
+    )  # fmt: skip
+    line, *_ = (line for line in drawn(both, gpus=(card,)) if "300 W of 700 W" in line)
+    assert line.endswith("300 W of 700 W  with 1")
+
+
 def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
     console, screen = Console(width=40, height=5), Scrolled(Text("\n".join("abcdefgh")))
 
