@@ -14,13 +14,18 @@ from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded
 from advisor.predict.one_window import (
+    BUSY,
     COUNTERS,
     ESTIMATED_SHARES,
+    SM,
     SoloWindow,
     WindowEstimate,
     counter_features,
+    dram_of,
     estimated_profile,
     possible,
+    prior_doubt,
+    prior_estimate,
     prior_kept,
     share_features,
 )
@@ -29,7 +34,7 @@ from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
 BUNDLED = Path(__file__).with_name("bundled_one_window")
-HEADS = (*COUNTERS, "rate", "power")
+HEADS = (SM, "rate", "power")
 COLUMNS = 5
 """Features of each head."""
 
@@ -61,19 +66,21 @@ class OneWindowModel:
 
     def __init__(self, trees: Mapping[str, bytes]) -> None:
         read = {name: read_trees(name, trees[name], COLUMNS, _RENEW) for name in HEADS}
-        self._counters = {name: Forest(read[name]) for name in COUNTERS}
+        self._sm = Forest(read[SM])
         self._shares = Forest(read["rate"], read["power"])
 
-    def activity(self, window: SoloWindow, name: str) -> float:
-        """One of `COUNTERS` as a fraction: as it was read, or estimated."""
-        if name not in window.missing:
-            return window.read(name) / WHOLE
-        ((found,),) = self._counters[name](asked(counter_features(window)))
-        return max(found, 0.0)
+    def _sm_activity(self, window: SoloWindow) -> float:
+        """As it was read, or estimated, and then no more than GPU busy."""
+        if SM not in window.missing:
+            return window.read(SM) / WHOLE
+        ((found,),) = self._sm(asked(counter_features(window)))
+        return float(np.fmin(max(found, 0.0), window.read(BUSY) / WHOLE))
 
     def estimate(self, window: SoloWindow) -> WindowEstimate:
         """What its profile is made of."""
-        sm, dram = (self.activity(window, name) for name in COUNTERS)
+        if not window.is_learned:
+            return prior_estimate(window)
+        sm, dram = self._sm_activity(window), dram_of(window)
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
@@ -150,6 +157,8 @@ class OneWindowHead:
         """Its profile, with how far off it may be at each share: as far as other families were."""
         told = self.model.estimate(window)
         found = estimated_profile(window, told)
+        if not window.is_learned:
+            return replace(found, doubt=prior_doubt(window, told))
         near = np.array([*self._nearest(window, told, is_server=is_server).values()])
         kept = np.maximum(told.numbers() + near, 0.01)[:, len(COUNTERS) :]
         rate, drawn = np.split(kept, 2, axis=1)
@@ -164,6 +173,10 @@ class OneWindowHead:
 
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
+        if not window.is_learned:
+            return lambda world: estimated_profile(
+                window, prior_estimate(window, np.random.default_rng(world).standard_normal())
+            )
         told = self.model.estimate(window)
         near = self._nearest(window, told, is_server=is_server)
         errors = drawn_errors(near, {one.family for one in self.left_out})

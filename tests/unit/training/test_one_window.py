@@ -60,7 +60,7 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
         shares = np.maximum(whole.shares[:-1], ESTIMATED_SHARES[0])
         kept = whole.values["rate"][:-1] / whole.values["rate"][-1]
         offs += np.abs(found.at(shares)["rate"] - kept).tolist()
-    assert np.mean(offs) < 0.05
+    assert np.mean(offs) < 0.06
 
 
 def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Profile]) -> None:
