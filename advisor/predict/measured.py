@@ -387,7 +387,8 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
     """
     # What the job does alone on the whole GPU was seen: only the law is in doubt there.
     is_part = profile.shares < WHOLE
-    own, there = np.array(profile.doubt) * is_part, profile.doubt_at(shares) * (shares < WHOLE)
+    doubt = np.array(profile.doubt)
+    own, there = doubt * is_part, profile.doubt_at(shares) * (shares < WHOLE)
     found = [
         _conditioned(
             np.outer(seen, seen) * errors.alike(shares[:, None] - shares) + np.diag(spread**2),
@@ -406,7 +407,7 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
     paces = values["rate"] / profile.values["rate"]
     values |= {name: values[name] * paces for name in values.keys() - {*NEEDED, "sm_clock_mhz"}}
     left = own**2 - np.array([explained for _, explained in found])
-    doubt = np.where(is_part, np.sqrt(np.maximum(left, 0.0)), profile.doubt)
+    doubt[:, is_part] = np.sqrt(np.maximum(left, 0.0))[:, is_part]
     return replace(profile, values=values, doubt=doubt)
 
 

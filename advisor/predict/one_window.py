@@ -28,8 +28,8 @@ SM, DRAM, BUSY, MEMORY_BUSY = *COUNTERS, "gpu_busy_percent", "memory_busy_percen
 READ = (*COLUMNS, BUSY)
 """Columns of points that a window keeps."""
 
-DRAM_OF_BUSY = 0.8
-"""DRAM activity for each 1 of the time in which the memory was busy, on H100 and H200."""
+# DRAM activity for each 1 of the time in which the memory was busy, on H100 and H200.
+_DRAM_OF_BUSY = 0.8
 
 # Of any card, fitted to the bundled jobs and to half of the families of jobs of MISO on an A100
 # (docs/measurements/audit.md): part of the GPU below which a job is slowed, for each 1 of GPU busy
@@ -96,6 +96,12 @@ class SoloWindow:
     def part_of_power(self) -> float:
         """Power over that of the empty card, of what a card that was learned from may draw."""
         return max(self.power_w - self.idle_power_w, 0.0) / max(_LEARNED_W - self.idle_power_w, 1.0)
+
+    @property
+    def dram(self) -> float:
+        """DRAM activity as it was read, else by the time in which the memory was busy."""
+        dram, busy = self.read(DRAM), np.nan_to_num(self.read(MEMORY_BUSY))
+        return float(_DRAM_OF_BUSY * busy if math.isnan(dram) else dram) / WHOLE
 
     def read(self, name: str) -> float:
         """A counter; NaN: not read."""
@@ -213,12 +219,6 @@ def possible(sm: float, dram: float, rate: Floats, power: Floats) -> WindowEstim
     return WindowEstimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
 
 
-def dram_of(window: SoloWindow) -> float:
-    """DRAM activity as it was read, else by the time in which the memory was busy."""
-    dram, busy = window.read(DRAM), np.nan_to_num(window.read(MEMORY_BUSY))
-    return float(DRAM_OF_BUSY * busy if math.isnan(dram) else dram) / WHOLE
-
-
 def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
     """What follows on any card from how busy SMs, GPU and memory were: watts say nothing there.
 
@@ -240,21 +240,16 @@ def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
     wants = wanted * math.exp(off * spread) / parts
     *kept, whole = crowded(wants, wants)
     rate = np.array(kept) / whole
-    return possible(sm, dram_of(window), rate, rate**_POWER_EXPONENT)
+    return possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
 
 
 def prior_doubt(window: SoloWindow, told: WindowEstimate) -> Floats:
     """`Profile.doubt` of what `prior_estimate` says."""
-    ends = [prior_estimate(window, off) for off in (-1, 1)]
-    rates, active = (
-        np.abs(np.log([values / said for values in of_ends])).max(axis=0)
-        for of_ends, said in (
-            ([one.rate for one in ends], told.rate),
-            ([max(one.sm, 0.01) for one in ends], max(told.sm, 0.01)),
-        )
-    )
+    ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
+    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(told.numbers(), 0.01))).max(axis=0)
+    rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
     watts = np.full(len(rates), _SPREAD_W)
-    return np.array([[*rates, _SPREAD_BESIDE * active], [*watts, 0.0]])
+    return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
 
 
 def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:

@@ -313,9 +313,9 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 """Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
 server it is for each 1 that it could do."""
 
-SLICED_ELSEWHERE = (0.74, 1.48)
-"""As that of "time-sliced", on a GPU model that is not in `MEASURED_ON`: what a change of turns
-costs differs between cards. The widest ends of two tables of others (docs/measurements/sets.md)."""
+# As that of "time-sliced", on a GPU model that is not in `MEASURED_ON`: what a change of turns
+# costs differs between cards. The widest ends of two tables of others (docs/measurements/sets.md).
+_SLICED_ELSEWHERE = (0.74, 1.48)
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
@@ -517,7 +517,7 @@ def _with_bounds(
     speeds = np.minimum(could, alone.rate)
     ends = SPEED_ENDS[classes]
     if profiles[0].gpu_model not in MEASURED_ON:
-        ends = np.where((classes == SLICED)[..., None], SLICED_ELSEWHERE, ends)
+        ends = np.where((classes == SLICED)[..., None], _SLICED_ELSEWHERE, ends)
     low, high = np.moveaxis(ends, -1, 0)
     # What a server serves is as sure as that it could do more; of the rest chance decides.
     bounds = np.array([speeds, low * could, high * could])

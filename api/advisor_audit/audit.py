@@ -234,11 +234,17 @@ def interval(table: Floats) -> Interval:
     return Interval(value, float(min(low, value)), float(max(high, value)))
 
 
-AuditBasis: TypeAlias = Literal["measured", "predicted", "estimated", "prior"]
+_AuditBasis: TypeAlias = Literal["measured", "predicted", "estimated", "prior"]
 """What a figure rests on, the surest first."""
 
+_BASES: tuple[_AuditBasis, ...] = get_args(_AuditBasis)
 
-def basis_of(model: str, *, known: bool) -> AuditBasis:
+
+def _least_sure(bases: Iterable[_AuditBasis]) -> _AuditBasis:
+    return _BASES[max(map(_BASES.index, bases), default=_BASES.index("estimated"))]
+
+
+def _basis_of(model: str, *, known: bool) -> _AuditBasis:
     """Of a job with a profile (known), or of one that was seen on the GPU model."""
     return "predicted" if known else "estimated" if model in MEASURED_ON else "prior"
 
@@ -319,7 +325,7 @@ class _Shared:
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     cards: Interval
     gpu_hours: Interval
     kwh: Interval | None
@@ -340,7 +346,7 @@ class SharingSet:
         saved_w: For the same work, freed cards off.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     jobs: tuple[str, ...]
     group: str
     gpu_model: str
@@ -365,7 +371,7 @@ class SeenJob:
         tail: Times its p99 alone beside the others, of what looks like a server; None: alone.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     job: str
     group: str
     gpu_model: str
@@ -486,9 +492,9 @@ class _AuditTotals:
     def _set(self, key: SetKey) -> PackedSet:
         return self.packers[key.model].set_of(key.members, key.level)
 
-    def _basis(self, key: SetKey) -> AuditBasis:
+    def _basis(self, key: SetKey) -> _AuditBasis:
         kinds = self.packers[key.model].kinds
-        return basis_of(key.model, known=all(kinds[n].known for n in key.members))
+        return _basis_of(key.model, known=all(kinds[n].known for n in key.members))
 
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
@@ -503,7 +509,7 @@ class _AuditTotals:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
         return _Shared(
-            basis=max(map(self._basis, hours), key=get_args(AuditBasis).index, default="estimated"),
+            basis=_least_sure(map(self._basis, hours)),
             cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
             gpu_hours=interval(gpu_hours),
             kwh=kwh,
@@ -554,7 +560,7 @@ class _AuditTotals:
         known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
         return SeenJob(
-            basis=basis_of(seen.model, known=known),
+            basis=_basis_of(seen.model, known=known),
             job=job.name,
             group=job.group,
             gpu_model=seen.model,
@@ -1199,7 +1205,7 @@ class HostWatch:
         ]
         return HostSeen(
             at=now(),
-            basis=max((basis_of(one.model, known=False) for one in segments), default="estimated"),
+            basis=_least_sure(_basis_of(one.model, known=False) for one in segments),
             jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
             free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
             together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),

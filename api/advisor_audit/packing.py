@@ -132,8 +132,8 @@ def _activity_of(one: Segment) -> float | None:
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
 
 
-SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
-POWER_PARTS, MEMORY_PARTS = 12, 16
+_SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
+_POWER_PARTS, _MEMORY_PARTS = 12, 16
 
 # The highest clock of a GPU model is the mean of a window of so long: one of few readings would
 # say that all others are held back.
@@ -233,11 +233,11 @@ class Survey:
         idle_w = self.idle_power_w(model)
         power = (means[POWER] - idle_w) / max(self.most_w[model] - idle_w, 1.0)
         # What is known of one cell is averaged, so SM activity and how busy a GPU is stand apart.
-        edge = int(np.searchsorted(SM_EDGES, _activity_of(one) or 0.0))
+        edge = int(np.searchsorted(_SM_EDGES, _activity_of(one) or 0.0))
         return (
-            edge if SM in means else edge + len(SM_EDGES) + 1,
-            int(max(0.0, power) * POWER_PARTS),
-            math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
+            edge if SM in means else edge + len(_SM_EDGES) + 1,
+            int(max(0.0, power) * _POWER_PARTS),
+            math.ceil(_MEMORY_PARTS * means[USED] / memory_mib),
             # Wide cells of what matters less.
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )

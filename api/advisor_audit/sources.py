@@ -399,8 +399,8 @@ class SeriesFile:
             for begin, end in zip(index.begins_s, index.ends_s, strict=True)
         )
         # A long line is read once, not for each of many short pages.
-        self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
-        gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
+        self.page_s = max(_PAGE_S, step_s * (longest_s // step_s + 1))
+        gpus, size = sorted(self._gpus), max(1, int(_GPUS_OF_PAGE * _PAGE_S / self.page_s))
         self.groups = tuple(tuple(gpus[n : n + size]) for n in range(0, len(gpus), size))
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
@@ -507,7 +507,7 @@ def _series(line: Mapping[str, Any]) -> Series:
     return Series(_known_labels(labels), times_s, [float(v) for _, v in values])
 
 
-GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
+_GPUS_OF_PAGE, _PAGE_S = 100, 6 * 3600.0
 
 _LARGEST_BYTES = 64 * 2**20
 _TIMEOUT_S = (10.0, 120.0)
@@ -568,7 +568,7 @@ class Prometheus:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
     """
 
-    page_s = PAGE_S
+    page_s = _PAGE_S
 
     def __init__(
         self,
@@ -627,8 +627,8 @@ class Prometheus:
             for labels in [_known_labels(cast("dict[str, str]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
-        starts = range(0, len(gpus), GPUS_OF_PAGE)
-        self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
+        starts = range(0, len(gpus), _GPUS_OF_PAGE)
+        self.groups = tuple(tuple(gpus[n : n + _GPUS_OF_PAGE]) for n in starts)
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.

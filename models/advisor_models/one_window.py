@@ -21,7 +21,6 @@ from advisor.predict.one_window import (
     SoloWindow,
     WindowEstimate,
     counter_features,
-    dram_of,
     estimated_profile,
     possible,
     prior_doubt,
@@ -80,7 +79,7 @@ class OneWindowModel:
         """What its profile is made of."""
         if not window.is_learned:
             return prior_estimate(window)
-        sm, dram = self._sm_activity(window), dram_of(window)
+        sm, dram = self._sm_activity(window), window.dram
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
