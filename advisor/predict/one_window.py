@@ -10,6 +10,7 @@ shows the load that it had, not what it could serve. Fractions are 1 for the who
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -46,10 +47,6 @@ _SPREAD_READ = 0.6
 
 # Part of the power over idle that a job keeps is the part of its rate to this power.
 _POWER_EXPONENT = 0.7
-
-# Standard deviation of the logarithm of its watts on a part of the GPU, and of its speed beside
-# others without limits, for each 1 of that of its SM activity: the bundled jobs and sets.
-_SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
 
 # Power limit of those that were learned from.
 _LEARNED_W = 700.0
@@ -210,13 +207,13 @@ class WindowEstimate:
     def off_by(self, errors: Floats) -> "WindowEstimate":
         """With so much added to `numbers`."""
         sm, dram, *kept = (self.numbers() + errors).tolist()
-        return possible(sm, dram, *np.split(np.array(kept), 2))
+        return self.possible(sm, dram, *np.split(np.array(kept), 2))
 
-
-def possible(sm: float, dram: float, rate: Floats, power: Floats) -> WindowEstimate:
-    """The same within what can be: a smaller share keeps no more than a larger one."""
-    kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
-    return WindowEstimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
+    @classmethod
+    def possible(cls, sm: float, dram: float, rate: Floats, power: Floats) -> Self:
+        """The same within what can be: a smaller share keeps no more than a larger one."""
+        kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
+        return cls(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
 
 
 def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
@@ -240,16 +237,7 @@ def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
     wants = wanted * math.exp(off * spread) / parts
     *kept, whole = crowded(wants, wants)
     rate = np.array(kept) / whole
-    return possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
-
-
-def prior_doubt(window: SoloWindow, told: WindowEstimate) -> Floats:
-    """`Profile.doubt` of what `prior_estimate` says."""
-    ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
-    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(told.numbers(), 0.01))).max(axis=0)
-    rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
-    watts = np.full(len(rates), _SPREAD_W)
-    return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
+    return WindowEstimate.possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
 
 
 def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:

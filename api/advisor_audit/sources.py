@@ -40,6 +40,7 @@ from requests.utils import get_auth_from_url
 from advisor.core.telemetry import CLOCK_SM, ENERGY_GPU, MEMORY_USED, POWER_GPU, POWER_LIMIT
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
+from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor.runtime.processes import in_thread
 from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
@@ -47,9 +48,7 @@ from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField,
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
-BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_busy_percent"
-DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
-CLOCK = "sm_clock_mhz"
+TENSOR_ACTIVE, CLOCK = "tensor_active_percent", "sm_clock_mhz"
 
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
@@ -118,8 +117,8 @@ _ADAPTERS = (
             FREE: {"dcgm_fb_free": 1.0},
             CLOCK: {"dcgm_sm_clock": 1.0},
             BUSY: {"dcgm_fi_prof_gr_engine_active": 100.0, "dcgm_gpu_utilization": 1.0},
-            SM_ACTIVE: {"dcgm_fi_prof_sm_active": 100.0},
-            DRAM_ACTIVE: {"dcgm_fi_prof_dram_active": 100.0},
+            SM: {"dcgm_fi_prof_sm_active": 100.0},
+            DRAM: {"dcgm_fi_prof_dram_active": 100.0},
             TENSOR_ACTIVE: {"dcgm_fi_prof_pipe_tensor_active": 100.0},
             MEMORY_BUSY: {"dcgm_mem_copy_utilization": 1.0},
         },
@@ -184,9 +183,9 @@ _ADAPTERS = (
             USED: {"nvidia_gpu_memory_used_bytes": _MIB},
             TOTAL: {"nvidia_gpu_memory_total_bytes": _MIB},
             BUSY: {"nvidia_gpu_graphics_util_percent": 100.0, "nvidia_gpu_duty_cycle": 1.0},
-            SM_ACTIVE: {"nvidia_gpu_sm_util_percent": 100.0},
+            SM: {"nvidia_gpu_sm_util_percent": 100.0},
             TENSOR_ACTIVE: {"nvidia_gpu_any_tensor_util_percent": 100.0},
-            DRAM_ACTIVE: {"nvidia_gpu_dram_bw_util_percent": 100.0},
+            DRAM: {"nvidia_gpu_dram_bw_util_percent": 100.0},
         },
     ),
     # guilbaults/slurm-job-exporter: slurm-job-exporter.py. Its utilisation is SM activity by DCGM,
@@ -199,7 +198,7 @@ _ADAPTERS = (
             POWER: {"slurm_job_power_gpu": _MILLI},
             USED: {"slurm_job_memory_usage_gpu": _MIB},
             TOTAL: {"slurm_job_memory_total_gpu": _MIB},
-            SM_ACTIVE: {"slurm_job_utilization_gpu": 1.0},
+            SM: {"slurm_job_utilization_gpu": 1.0},
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
@@ -251,7 +250,7 @@ _INFOS = frozenset(adapter.info for adapter in _ADAPTERS if adapter.info)
 # Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not.
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
 
-ACTIVITY = (SM_ACTIVE, BUSY)
+ACTIVITY = (SM, BUSY)
 """What tells a job at work from one that waits, the best first."""
 
 

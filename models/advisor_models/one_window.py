@@ -22,8 +22,6 @@ from advisor.predict.one_window import (
     WindowEstimate,
     counter_features,
     estimated_profile,
-    possible,
-    prior_doubt,
     prior_estimate,
     prior_kept,
     share_features,
@@ -83,7 +81,7 @@ class OneWindowModel:
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
-        return possible(sm, dram, rate, power)
+        return WindowEstimate.possible(sm, dram, rate, power)
 
     def profile(self, window: SoloWindow) -> Profile:
         """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
@@ -157,7 +155,7 @@ class OneWindowHead:
         told = self.model.estimate(window)
         found = estimated_profile(window, told)
         if not window.is_learned:
-            return replace(found, doubt=prior_doubt(window, told))
+            return replace(found, doubt=_prior_doubt(window, told))
         near = np.array([*self._nearest(window, told, is_server=is_server).values()])
         kept = np.maximum(told.numbers() + near, 0.01)[:, len(COUNTERS) :]
         rate, drawn = np.split(kept, 2, axis=1)
@@ -198,6 +196,21 @@ class OneWindowHead:
         ):
             found.setdefault(one.family, np.array(one.errors))
         return found
+
+
+# Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
+# and of the speed beside others without limits, for each 1 of that of the SM activity: the bundled
+# jobs and sets.
+_SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
+
+
+def _prior_doubt(window: SoloWindow, told: WindowEstimate) -> Floats:
+    """`Profile.doubt` of what `prior_estimate` says."""
+    ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
+    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(told.numbers(), 0.01))).max(axis=0)
+    rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
+    watts = np.full(len(rates), _SPREAD_W)
+    return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
 
 
 def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callable[[int], Floats]:
