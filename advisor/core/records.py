@@ -305,7 +305,7 @@ UNCOUNTED = "uncounted"
 
 FOREIGN_HOST = "foreign-host"
 
-ONE_WINDOW = "one-window"
+ONE_WINDOW, PRIOR = "one-window", "prior"
 
 BACKLOG = "backlog"
 
@@ -357,6 +357,8 @@ FLAGS: dict[str, str] = {
     SEVERAL_GPUS: "a job of a launch held several GPUs: such a launch teaches nothing yet",
     SEEN: "watched at its work alone on the whole GPU, not profiled",
     ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
+    PRIOR: "nothing was learned from its GPU model: its other shares are a guess from how busy the "
+    "GPU was, with wide ranges",
 }
 """Every flag that a point can carry, and its meaning."""
 

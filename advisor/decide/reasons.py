@@ -13,7 +13,7 @@ from advisor.core.gpu import (
     read_bound,
 )
 from advisor.core.objectives import Interval
-from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
+from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, PRIOR, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,
@@ -25,7 +25,7 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, is_served, memory_unknown, risks
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
 from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, Serving, with_active_idle
-from advisor.predict.sets import ACTIVE_IDLE_OVER_W
+from advisor.predict.sets import ACTIVE_IDLE_OVER_W, MEASURED_ON
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
 
@@ -224,9 +224,11 @@ def _unlimited(decision: Decision) -> Iterator[str]:
     elif decision.chosen.sharing == "uncapped":
         yield "without limits a job can take what another needs: speeds are hard to predict"
     elif decision.chosen.sharing == "time-sliced":
+        model = decision.profiles[0].gpu_model
+        elsewhere = f"; none was measured on {model}, so ranges are wide"
         yield (
             "turns are predicted by physics fitted to measured sets and pairs "
-            "(how far off: docs/measurements/sets.md)"
+            f"(how far off: docs/measurements/sets.md){'' if model in MEASURED_ON else elsewhere}"
         )
 
 
@@ -247,8 +249,10 @@ def _of_profile(profile: Profile) -> Iterator[str]:
     if options := read_bound(profile.memory_bound)[1]:
         yield f"{profile.job} {of_options(options)}"
     if ONE_WINDOW in profile.flags:
+        prior = f" by a prior with wide ranges (no job was learned from on {profile.gpu_model})"
         yield (
-            f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated; "
+            f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated"
+            f"{prior if PRIOR in profile.flags else ''}; "
             f"measure them: advisor profile {profile.job}"
         )
     if profile.rate_unit == UNCOUNTED_UNIT:

@@ -385,7 +385,10 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
         logs: Of its rate and its power, observed for each 1 expected; shape (2, n).
         spreads: Standard deviations of these, without the profile's own.
     """
-    own, there = np.array(profile.doubt), profile.doubt_at(shares)
+    # What the job does alone on the whole GPU was seen: only the law is in doubt there.
+    is_part = profile.shares < WHOLE
+    doubt = np.array(profile.doubt)
+    own, there = doubt * is_part, profile.doubt_at(shares) * (shares < WHOLE)
     found = [
         _conditioned(
             np.outer(seen, seen) * errors.alike(shares[:, None] - shares) + np.diag(spread**2),
@@ -404,7 +407,8 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
     paces = values["rate"] / profile.values["rate"]
     values |= {name: values[name] * paces for name in values.keys() - {*NEEDED, "sm_clock_mhz"}}
     left = own**2 - np.array([explained for _, explained in found])
-    return replace(profile, values=values, doubt=np.sqrt(np.maximum(left, 0.0)))
+    doubt[:, is_part] = np.sqrt(np.maximum(left, 0.0))[:, is_part]
+    return replace(profile, values=values, doubt=doubt)
 
 
 def _moved(

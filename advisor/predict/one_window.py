@@ -2,19 +2,22 @@
 
 What a GPU's exporter shows of any job, its power and how busy SMs and memory were, says most of how
 it would do on a part of the GPU: to it `prior_kept` is added what trees learned from jobs that were
-measured at every share (`advisor_models.one_window`). Of a server the window shows the load that it
-had, not what it could serve. Fractions are 1 for the whole GPU.
+measured at every share (`advisor_models.one_window`). Watts say so only on the GPU models of those
+jobs: on any other card the estimate is `prior_estimate`, of how busy it was. Of a server the window
+shows the load that it had, not what it could serve. Fractions are 1 for the whole GPU.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import ONE_WINDOW, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import ONE_WINDOW, PRIOR, UNCOUNTED_UNIT, SoloPoint
 from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.sets import MEASURED_ON, crowded
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
 """Percent."""
@@ -22,6 +25,31 @@ ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
 COUNTERS = ("sm_active_percent", "dram_active_percent")
 """What is estimated where a site does not collect it."""
 
+SM, DRAM, BUSY, MEMORY_BUSY = *COUNTERS, "gpu_busy_percent", "memory_busy_percent"
+READ = (*COLUMNS, BUSY)
+"""Columns of points that a window keeps."""
+
+# DRAM activity for each 1 of the time in which the memory was busy, on H100 and H200.
+_DRAM_OF_BUSY = 0.8
+
+# Of any card, fitted to the bundled jobs and to half of the families of jobs of MISO on an A100
+# (docs/measurements/audit.md): part of the GPU below which a job is slowed, for each 1 of GPU busy
+# and of memory busy; SM activity for each 1 of both; and standard deviation of the logarithm of
+# either, at least and for each 1 of the time without work of the memory, in which kernels may be
+# of few blocks or of many.
+_WANTED, _ACTIVE, _SPREAD = (0.5, 1.3), 0.55, (0.1, 1.0)
+
+# Memory busy for each 1 of GPU busy, where it is not read: the job then wants what is busy.
+_UNREAD_MEMORY = (1 - _WANTED[0]) / _WANTED[1]
+
+# Standard deviation of the logarithm of what a job wants over its SM activity, where that is read.
+_SPREAD_READ = 0.6
+
+# Part of the power over idle that a job keeps is the part of its rate to this power.
+_POWER_EXPONENT = 0.7
+
+# Power limit of those that were learned from.
+_LEARNED_W = 700.0
 
 IDLE_W = 70.0
 """Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
@@ -33,19 +61,19 @@ class SoloWindow:
 
     Attributes:
         power_w: Of the whole card.
-        power_limit_w: Enforced.
+        power_limit_w: Enforced; None: not read, and nothing is put in its place.
         clock_part: SM clock over the highest that the GPU had; a clock that fell under load says
             that the power limit holds the job back. 1 where it is not known.
         idle_power_w: Of the card without the job.
         memory_used_mib: Most of it; None: not seen.
-        counters: By the names of `advisor.predict.profiles.COLUMNS`, those that were read.
+        counters: By the names of `READ`, those that were read.
     """
 
     job: str
     gpu_model: str
     units_total: int | None
     power_w: float
-    power_limit_w: float
+    power_limit_w: float | None
     clock_part: float
     idle_power_w: float
     memory_used_mib: float | None
@@ -57,10 +85,20 @@ class SoloWindow:
         return tuple(name for name in COUNTERS if math.isnan(self.read(name)))
 
     @property
+    def is_learned(self) -> bool:
+        """Whether jobs on this GPU model were learned from."""
+        return self.gpu_model in MEASURED_ON
+
+    @property
     def part_of_power(self) -> float:
-        """Power over that of the empty card, of what the limit allows."""
-        room_w = max(self.power_limit_w - self.idle_power_w, 1.0)
-        return max((self.power_w - self.idle_power_w) / room_w, 0.0)
+        """Power over that of the empty card, of what a card that was learned from may draw."""
+        return max(self.power_w - self.idle_power_w, 0.0) / max(_LEARNED_W - self.idle_power_w, 1.0)
+
+    @property
+    def dram(self) -> float:
+        """DRAM activity as it was read, else by the time in which the memory was busy."""
+        dram, busy = self.read(DRAM), np.nan_to_num(self.read(MEMORY_BUSY))
+        return float(_DRAM_OF_BUSY * busy if math.isnan(dram) else dram) / WHOLE
 
     def read(self, name: str) -> float:
         """A counter; NaN: not read."""
@@ -75,19 +113,22 @@ def window_of(profile: Profile) -> SoloWindow:
         gpu_model=profile.gpu_model,
         units_total=profile.units_total,
         power_w=profile.whole_gpu_power_w,
-        power_limit_w=profile.power_limit_w or math.nan,
+        power_limit_w=profile.power_limit_w,
         clock_part=float(clocks[-1] / np.nanmax(clocks)) if clocks.any() else 1.0,
         idle_power_w=profile.idle_power_w,
         memory_used_mib=profile.memory_used_mib,
-        counters={name: float(values[-1]) for name, values in profile.values.items()},
+        counters={
+            **{name: float(values[-1]) for name, values in profile.values.items()},
+            BUSY: WHOLE * profile.busy,
+        },
     )
 
 
 def window_of_point(point: SoloPoint) -> SoloWindow | None:
-    """What a point on the whole GPU shows; None: it lacks its power, or a limit."""
-    if point.power_w is None or not point.power_limit_w:
+    """What a point on the whole GPU shows; None: it lacks its power, or how busy the GPU was."""
+    counters = {name: getattr(point, name) for name in READ}
+    if point.power_w is None or counters[SM] is counters[BUSY] is None:
         return None
-    counters = {name: getattr(point, name) for name in COLUMNS}
     return SoloWindow(
         job=point.job,
         gpu_model=point.gpu_model,
@@ -108,7 +149,7 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
     """
     counted = [point for point in points if point.rate_unit != UNCOUNTED_UNIT] or points
     newest, means = points[-1], dict[str, float]()
-    for name in (*COLUMNS, "idle_power_w"):
+    for name in (*READ, "idle_power_w"):
         same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
         known = [
             (value, point.window_s or 1.0)
@@ -122,11 +163,11 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
 
 
 def counter_features(window: SoloWindow) -> Floats:
-    """What a counter that is missing is estimated from; shape (1, 5)."""
+    """What SM activity is estimated from on a GPU model that is learned; shape (1, 5)."""
     # Any driver reads these, and power.
     read = (
         np.nan_to_num(window.read(name)) / WHOLE
-        for name in ("memory_busy_percent", "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
+        for name in (MEMORY_BUSY, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s")
     )
     return np.array([[*read, window.part_of_power, window.clock_part]])
 
@@ -166,13 +207,37 @@ class WindowEstimate:
     def off_by(self, errors: Floats) -> "WindowEstimate":
         """With so much added to `numbers`."""
         sm, dram, *kept = (self.numbers() + errors).tolist()
-        return possible(sm, dram, *np.split(np.array(kept), 2))
+        return self.possible(sm, dram, *np.split(np.array(kept), 2))
+
+    @classmethod
+    def possible(cls, sm: float, dram: float, rate: Floats, power: Floats) -> Self:
+        """The same within what can be: a smaller share keeps no more than a larger one."""
+        kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
+        return cls(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
 
 
-def possible(sm: float, dram: float, rate: Floats, power: Floats) -> WindowEstimate:
-    """The same within what can be: a smaller share keeps no more than a larger one."""
-    kept, drawn = (np.maximum.accumulate(values).clip(0.01, 1) for values in (rate, power))
-    return WindowEstimate(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
+def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
+    """What follows on any card from how busy SMs, GPU and memory were: watts say nothing there.
+
+    GPU busy is no SM activity: a kernel on one SM keeps the GPU busy. So both are told from it, and
+    from how much of that time the memory was busy.
+
+    Args:
+        window: With SM activity or GPU busy.
+        off: By how many standard deviations the job wants more of the GPU.
+    """
+    sm, busy, memory = (window.read(name) / WHOLE for name in (SM, BUSY, MEMORY_BUSY))
+    wanted, spread = sm, _SPREAD_READ
+    if math.isnan(sm):
+        memory = min(_UNREAD_MEMORY * busy if math.isnan(memory) else memory, busy)
+        wanted = float(np.array(_WANTED) @ (busy, memory))
+        spread = _SPREAD[0] + _SPREAD[1] * (busy - memory)
+        sm = min(busy, _ACTIVE * (busy + memory) * math.exp(off * spread))
+    parts = np.array([[*ESTIMATED_SHARES, WHOLE]]) / WHOLE
+    wants = wanted * math.exp(off * spread) / parts
+    *kept, whole = crowded(wants, wants)
+    rate = np.array(kept) / whole
+    return WindowEstimate.possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
 
 
 def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
@@ -199,5 +264,6 @@ def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
         shares=shares,
         values=values,
         missing=tuple(name for name, v in values.items() if np.isnan(v).all()),
-        flags=(ONE_WINDOW,),
+        flags=(ONE_WINDOW,) if window.is_learned else (ONE_WINDOW, PRIOR),
+        busy=window.read(BUSY) / WHOLE,
     )

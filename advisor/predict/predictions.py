@@ -239,7 +239,8 @@ def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
     if all(profile.doubt is None for profile in profiles):
         return found
     own = [*zip(profiles, np.array([split.shares for split in found.splits]).T, strict=True)]
-    rates, powers = np.moveaxis(np.array([p.doubt_at(of) for p, of in own]), 1, 0)
+    beside = [split.sharing != "exclusive" for split in found.splits]
+    rates, powers = np.moveaxis(np.array([p.doubt_at(of) * beside for p, of in own]), 1, 0)
     alone_w = np.array([p.at(of, "power_w")["power_w"] for p, of in own])
     watts = np.sqrt(((powers * alone_w) ** 2).sum(axis=0)) / found.power_w[0]
     speeds = _wider(found.speeds, rates)

@@ -329,6 +329,10 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 """Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
 server it is for each 1 that it could do."""
 
+# As that of "time-sliced", on a GPU model that is not in `MEASURED_ON`: what a change of turns
+# costs differs between cards. The widest ends of two tables of others (docs/measurements/sets.md).
+_SLICED_ELSEWHERE = (0.74, 1.48)
+
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.83, 1.15),
@@ -533,7 +537,10 @@ def _with_bounds(
     watts, limit_w = power
     apart = np.array([split.sharing == "exclusive" for split in splits])
     speeds = np.minimum(could, alone.rate)
-    low, high = np.moveaxis(SPEED_ENDS[classes], -1, 0)
+    ends = SPEED_ENDS[classes]
+    if profiles[0].gpu_model not in MEASURED_ON:
+        ends = np.where((classes == SLICED)[..., None], _SLICED_ELSEWHERE, ends)
+    low, high = np.moveaxis(ends, -1, 0)
     # What a server serves is as sure as that it could do more; of the rest chance decides.
     bounds = np.array([speeds, low * could, high * could])
     for job, profile in enumerate(profiles):

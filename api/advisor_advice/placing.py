@@ -10,8 +10,8 @@ from typing import Any
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
-from advisor.core.records import ONE_WINDOW
-from advisor.core.wording import as_asked
+from advisor.core.records import ONE_WINDOW, PRIOR
+from advisor.core.wording import as_asked, listed
 from advisor.decide.decision import LEAST_TIME_SAVED, Decision, Running, worth_of
 from advisor.decide.limits import (
     Request,
@@ -348,6 +348,8 @@ def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
             yield from gpu_warnings(of.model.manifest, profiles)
         elif pool.gpu_model not in MEASURED_ON:
             yield f"no set was measured on {pool.gpu_model}"
+        if guessed := [p.job for p in profiles if p and PRIOR in p.flags]:
+            yield f"what {listed(guessed)} keep of a part of a GPU is a prior, with wide ranges"
     yield from _at_the_power_limit(plan)
 
 

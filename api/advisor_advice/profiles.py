@@ -341,7 +341,6 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 flags=(*point.flags, *profile.flags),
                 serving=serving,
                 in_bursts=computes_in_bursts(point),
-                busy=math.nan if point.gpu_busy_percent is None else point.gpu_busy_percent / WHOLE,
                 gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
                 kernels=counted_kernels(of_model),
                 gpus=point.gpus or 1,

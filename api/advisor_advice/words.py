@@ -17,7 +17,7 @@ from advisor.core.gpu import (
     vendor_of,
 )
 from advisor.core.objectives import COST, Interval
-from advisor.core.records import ONE_WINDOW
+from advisor.core.records import ONE_WINDOW, PRIOR
 from advisor.core.wording import (
     as_asked,
     below_normal_text,
@@ -70,6 +70,7 @@ def first_lines(given: ModelAdvice) -> Said:
     """Headline and named lines of an answer."""
     d = given.decision
     one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
+    is_prior = any(PRIOR in p.flags for p in d.profiles)
     if _is_pair(d):
         every = "every split"
         lines = [*(_pair_lines(d, d.way) if d.way else _exclusive_lines(given))]
@@ -77,7 +78,7 @@ def first_lines(given: ModelAdvice) -> Said:
         every = "best of each"
         lines = [*(_set_lines(d, d.way) if d.way else _separate_lines(given))]
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
-    measured = basis(given.measured if d.way else None, one_window)
+    measured = basis(given.measured if d.way else None, one_window, is_prior=is_prior)
     return Said(
         headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
         lines=(
@@ -106,17 +107,21 @@ def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
         yield "Limit", f"{each}; not measured here: {how}, as administrator"
 
 
-def basis(measured: MeasuredTogether | None, one_window: Collection[str] = ()) -> str:
+def basis(
+    measured: MeasuredTogether | None, one_window: Collection[str] = (), *, is_prior: bool = False
+) -> str:
     """Whether the numbers are measured at the chosen split, estimated or predicted.
 
     Args:
         measured: Measurements of these jobs together.
         one_window: Jobs that were measured in one window on the whole GPU.
+        is_prior: Whether nothing was learned from the GPU model of those.
     """
     of = (
         listed(one_window) if len(one_window) <= ADVISED_JOBS else f"each of {len(one_window)} jobs"
     )
-    found = f"estimated from one window of {of}" if one_window else "predicted"
+    how = "a prior, with wide ranges," if is_prior else "estimated"
+    found = f"{how} from one window of {of}" if one_window else "predicted"
     if measured is None:
         return found
     return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"

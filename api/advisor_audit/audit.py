@@ -7,9 +7,10 @@ until the next page. A file is there whole or not at all.
 What runs on the GPUs of this host now, and who could share a card, is an audit of a minute: what is
 said of other shares and of sets is estimated from what a GPU read over the last minute.
 
-Three words are kept apart everywhere: `measured` is what the series show, `estimated` what follows
-from one window of a job on the whole GPU, and `predicted` what follows from its full profile. Both
-of the latter are for a launch to prove.
+Four words are kept apart everywhere: `measured` is what the series show, `predicted` what follows
+from the full profile of a job, `estimated` what follows from one window of it on the whole GPU, and
+`prior` the same on a GPU model of which no job was learned from. The last three are for a launch to
+prove.
 
 How far off it may be is drawn many times. Two things are not known. What jobs are of which one
 window was seen: in each of a number of worlds all of them are off at once, as jobs of families that
@@ -32,7 +33,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -47,6 +48,7 @@ from advisor.errors import InputError
 from advisor.files import replace_file
 from advisor.formats.job_file import seen_job
 from advisor.formats.moments import now, to_text
+from advisor.predict.one_window import SM
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_ERRORS
 from advisor.runtime.processes import descendants, name_of, owner_of
@@ -55,7 +57,6 @@ from advisor_audit.packing import (
     ALL,
     HELD,
     SLOT_S,
-    SM,
     PackedSet,
     Packer,
     SeenKind,
@@ -234,7 +235,19 @@ def interval(table: Floats) -> Interval:
     return Interval(value, float(min(low, value)), float(max(high, value)))
 
 
-AuditBasis: TypeAlias = Literal["measured", "estimated", "predicted"]
+_AuditBasis: TypeAlias = Literal["measured", "predicted", "estimated", "prior"]
+"""What a figure rests on, the surest first."""
+
+_BASES: tuple[_AuditBasis, ...] = get_args(_AuditBasis)
+
+
+def _least_sure(bases: Iterable[_AuditBasis]) -> _AuditBasis:
+    return _BASES[max(map(_BASES.index, bases), default=_BASES.index("estimated"))]
+
+
+def _basis_of(model: str, *, known: bool) -> _AuditBasis:
+    """Of a job with a profile (known), or of one that was seen on the GPU model."""
+    return "predicted" if known else "estimated" if model in MEASURED_ON else "prior"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +330,7 @@ class _Shared:
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     cards: Interval
     gpu_hours: Interval
     kwh: Interval | None
@@ -338,7 +351,7 @@ class SharingSet:
         saved_w: For the same work, freed cards off.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     jobs: tuple[str, ...]
     group: str
     gpu_model: str
@@ -363,7 +376,7 @@ class SeenJob:
         tail: Times its p99 alone beside the others, of what looks like a server; None: alone.
     """
 
-    basis: AuditBasis
+    basis: _AuditBasis
     job: str
     group: str
     gpu_model: str
@@ -489,7 +502,7 @@ class _AuditTotals:
         mean_w = kwh * 3.6e6 / max(gpu_hours * HOUR_S - held_s, 1.0)
         low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
         # Of a card whose limit nobody tells that of the largest one (`most_of`).
-        high = sum(s * (survey.told_limit_w(model) or 1400.0) for (model, _), s in dark.items())
+        high = sum(s * (survey.limits_w.get(model) or 1400.0) for (model, _), s in dark.items())
         return Interval(kwh + held_s * mean_w / 3.6e6, kwh + low / 3.6e6, kwh + high / 3.6e6)
 
     @property
@@ -500,8 +513,9 @@ class _AuditTotals:
     def _set(self, key: SetKey) -> PackedSet:
         return self.packers[key.model].set_of(key.members, key.level)
 
-    def _is_estimated(self, key: SetKey) -> bool:
-        return not all(self.packers[key.model].kinds[n].known for n in key.members)
+    def _basis(self, key: SetKey) -> _AuditBasis:
+        kinds = self.packers[key.model].kinds
+        return _basis_of(key.model, known=all(kinds[n].known for n in key.members))
 
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
@@ -525,7 +539,7 @@ class _AuditTotals:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
                 cost = interval(by_hour * gpu_hours + by_kwh * off)
         return _Shared(
-            basis="estimated" if not hours or any(map(self._is_estimated, hours)) else "predicted",
+            basis=_least_sure(map(self._basis, hours)),
             cards=Interval(round(cards.value), math.floor(cards.low), math.ceil(cards.high)),
             gpu_hours=interval(gpu_hours),
             kwh=kwh,
@@ -546,7 +560,7 @@ class _AuditTotals:
         order = sorted(self.walked.teams.items(), key=lambda item: (-item[1], item[0]))
         return tuple(
             SharingSet(
-                basis="estimated" if self._is_estimated(team.key) else "predicted",
+                basis=self._basis(team.key),
                 jobs=tuple(job.name for job in team.jobs),
                 group=team.jobs[0].group,
                 gpu_model=team.key.model,
@@ -576,7 +590,7 @@ class _AuditTotals:
         known = (seen.model, job.known_as) in self.survey.known
         read, active, _ = seen.activity
         return SeenJob(
-            basis="predicted" if known else "estimated",
+            basis=_basis_of(seen.model, known=known),
             job=job.name,
             group=job.group,
             gpu_model=seen.model,
@@ -663,6 +677,8 @@ def asked_so(jobs: Sequence[Workload]) -> str:
     )
 
 
+_LEARNED = " and ".join(MEASURED_ON)
+
 _LEFT_ALONE: Mapping[str, str] = {
     "several GPUs": "of jobs on several GPUs at once are left as they are",
     "shared already": "of GPUs that several jobs held at once are left as they are",
@@ -681,8 +697,8 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     elif hours := totals.hours.without_sm_s / HOUR_S:
         yield (
             f"of {hours:,.0f} GPU hours SM activity (DCGM_FI_PROF_SM_ACTIVE) is not collected, as "
-            "dcgm-exporter's default counters leave it out: it is estimated from power, memory "
-            "utilisation, PCIe traffic and clock"
+            "dcgm-exporter's default counters leave it out: it is estimated from GPU and memory "
+            f"utilisation, on {_LEARNED} also from power, PCIe traffic and clock"
         )
     held_all = totals.now().kwh_all
     if held_all and held_all.high > held_all.low:
@@ -702,11 +718,16 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
             "no series says whose a job is, so all are taken to be of one owner; where "
             "--within names a label that tells owners apart, strangers do not share"
         )
-    strangers = sorted(totals.hours.models - set(MEASURED_ON))
-    if strangers:
+    if strangers := sorted(totals.hours.models - set(MEASURED_ON)):
         yield (
-            f"no set was measured on {', '.join(strangers)}: what is said of it is by the law "
-            f"of sets of {' and '.join(MEASURED_ON)}"
+            f"nothing was measured on {', '.join(strangers)}: what jobs keep of a part of it is a "
+            "prior from how busy they were, with wide ranges, and what sets do is by the law of "
+            f"sets of {_LEARNED}"
+        )
+    if unread := sorted(totals.hours.models - totals.survey.limits_w.keys()):
+        yield (
+            f"no power limit of {', '.join(unread)} was read (DCGM_FI_DEV_ENFORCED_POWER_LIMIT), "
+            "and none is assumed: watts of sets may be above it"
         )
     yield (
         "host cores, host memory, disks and networks are not looked at; nor is what several "
@@ -1227,7 +1248,7 @@ class HostWatch:
         ]
         return HostSeen(
             at=now(),
-            basis="estimated",
+            basis=_least_sure(_basis_of(one.model, known=False) for one in segments),
             jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
             free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
             together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),

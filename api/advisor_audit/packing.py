@@ -36,8 +36,8 @@ from advisor.placement.placing import (
     make_placing,
     set_answers,
 )
-from advisor.predict.one_window import IDLE_W, SoloWindow
-from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
+from advisor.predict.one_window import DRAM, IDLE_W, MEMORY_BUSY, READ, SM, SoloWindow
+from advisor.predict.profiles import Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
@@ -132,19 +132,8 @@ def _activity_of(one: Segment) -> float | None:
     return next((one.means[name] for name in ACTIVITY if name in one.means), None)
 
 
-SM, DRAM, MEMORY_BUSY = "sm_active_percent", "dram_active_percent", "memory_busy_percent"
-
-SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
-POWER_PARTS, MEMORY_PARTS = 12, 16
-
-# Power limits of GPU models (their data sheets), where the site does not collect them.
-_LIMITS_W: Mapping[str, float] = {
-    "NVIDIA A100-SXM4-40GB": 400.0,
-    "NVIDIA A100-SXM4-80GB": 400.0,
-    "NVIDIA H100 80GB HBM3": 700.0,
-    "NVIDIA H200": 700.0,
-    "NVIDIA L40S": 350.0,
-}
+_SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
+_POWER_PARTS, _MEMORY_PARTS = 12, 16
 
 # The highest clock of a GPU model is the mean of a window of so long: one of few readings would
 # say that all others are held back.
@@ -173,6 +162,7 @@ class Survey:
         several: Owners that held several GPUs at once: they are left as they are.
         idle_w: Watts and seconds of free GPUs, by model.
         totals_mib: Memory of a card, by model, as it was read.
+        limits_w: Power limit, by model; of one that is missing it was not read.
     """
 
     known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
@@ -219,15 +209,6 @@ class Survey:
         watts, seconds = self.idle_w.get(model, (0.0, 0.0))
         return watts / seconds if seconds > 0 else IDLE_W
 
-    def limit_w(self, model: str) -> float:
-        """Power limit: as it was read, of the data sheet, or the most that a card drew."""
-        read = self.told_limit_w(model)
-        return max(read or 0.0, self.most_w.get(model, 0.0), self.idle_power_w(model) + 1)
-
-    def told_limit_w(self, model: str) -> float | None:
-        """Power limit as it was read, or of the data sheet; None: unknown."""
-        return self.limits_w.get(model) or _LIMITS_W.get(model)
-
     def memory_mib(self, model: str) -> float | None:
         """Of a card; None: unknown."""
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
@@ -249,14 +230,14 @@ class Survey:
 
     def _cell(self, one: Segment, memory_mib: float) -> tuple[int, ...]:
         means, model = one.means, one.model
-        idle_w, limit_w = self.idle_power_w(model), self.limit_w(model)
-        power = (means[POWER] - idle_w) / (limit_w - idle_w)
+        idle_w = self.idle_power_w(model)
+        power = (means[POWER] - idle_w) / max(self.most_w[model] - idle_w, 1.0)
         # What is known of one cell is averaged, so SM activity and how busy a GPU is stand apart.
-        edge = int(np.searchsorted(SM_EDGES, _activity_of(one) or 0.0))
+        edge = int(np.searchsorted(_SM_EDGES, _activity_of(one) or 0.0))
         return (
-            edge if SM in means else edge + len(SM_EDGES) + 1,
-            int(max(0.0, power) * POWER_PARTS),
-            math.ceil(MEMORY_PARTS * means[USED] / memory_mib),
+            edge if SM in means else edge + len(_SM_EDGES) + 1,
+            int(max(0.0, power) * _POWER_PARTS),
+            math.ceil(_MEMORY_PARTS * means[USED] / memory_mib),
             # Wide cells of what matters less.
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
@@ -273,7 +254,7 @@ class Survey:
             is_named = NAME.fullmatch(name) and not name.isdecimal() and workload not in several
             if not is_named or (model, name) in self.known or POWER not in means:
                 continue
-            read: dict[str, Any] = {n: means[n] for n in (POWER, *COLUMNS) if n in means}
+            read: dict[str, Any] = {n: means[n] for n in (POWER, *READ) if n in means}
             if seen.busy_s >= KEPT_S:
                 yield seen_point(
                     # What looks like a server keeps its load.
@@ -282,7 +263,7 @@ class Survey:
                         uuid=seen.gpu,
                         model=model,
                         units_total=CARD_UNITS.get(model),
-                        power_limit_w=self.limit_w(model),
+                        power_limit_w=self.limits_w.get(model),
                     ),
                     rate=1.0,
                     rate_unit=UNCOUNTED_UNIT,
@@ -338,11 +319,11 @@ class Survey:
             gpu_model=kind.model,
             units_total=CARD_UNITS.get(kind.model),
             power_w=max(means[POWER], self.idle_power_w(kind.model) + 1),
-            power_limit_w=self.limit_w(kind.model),
+            power_limit_w=self.limits_w.get(kind.model),
             clock_part=means[CLOCK] / clock_mhz if clock_mhz and CLOCK in means else 1.0,
             idle_power_w=self.idle_power_w(kind.model),
             memory_used_mib=sums[USED][2],
-            counters={name: value for name, value in means.items() if name in COLUMNS},
+            counters={name: value for name, value in means.items() if name in READ},
         )
 
 

@@ -21,6 +21,7 @@ _SETS, _JOBS = 30, 100
 _WORDS = (
     ("measured", "read from the series"),
     ("estimated", "from one window of a job on the whole GPU, never tried"),
+    ("prior", "the same on a GPU model on which nothing was measured"),
     ("predicted", "from a job's full profile, never tried"),
 )
 

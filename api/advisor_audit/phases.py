@@ -21,7 +21,7 @@ from advisor_audit.owners import Family, Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
-    DRAM_ACTIVE,
+    DRAM,
     ENERGY,
     FREE,
     INSTANCE,
@@ -29,7 +29,7 @@ from advisor_audit.sources import (
     MEMORY_BUSY,
     MIG_MODE,
     POWER,
-    SM_ACTIVE,
+    SM,
     SM_OR_BUSY,
     TENSOR_ACTIVE,
     USED,
@@ -184,7 +184,7 @@ def _means(
             best = found.get(channel)
             found[channel] = read if best is None else np.where(np.isnan(best), read, best)
     if SM_OR_BUSY in sums and TENSOR_ACTIVE not in found:
-        for exact, rough in ((SM_ACTIVE, BUSY), (DRAM_ACTIVE, MEMORY_BUSY)):
+        for exact, rough in ((SM, BUSY), (DRAM, MEMORY_BUSY)):
             if exact in found:
                 found[rough] = found.pop(exact)
     limits_w = found.get(LIMIT, np.zeros(0))

@@ -47,6 +47,7 @@ from advisor.core.telemetry import (
 )
 from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
+from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor.runtime.processes import in_thread
 from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
@@ -54,9 +55,7 @@ from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField,
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
-BUSY, SM_ACTIVE, MEMORY_BUSY = "gpu_busy_percent", "sm_active_percent", "memory_busy_percent"
-DRAM_ACTIVE, TENSOR_ACTIVE = "dram_active_percent", "tensor_active_percent"
-CLOCK, MIG_MODE = "sm_clock_mhz", "mig_mode"
+TENSOR_ACTIVE, CLOCK, MIG_MODE = "tensor_active_percent", "sm_clock_mhz", "mig_mode"
 
 _PLAIN = {
     channel: {PREFIX + name: field.scale for name in field.names}
@@ -135,8 +134,8 @@ _ADAPTERS = (
             FREE: {"dcgm_fb_free": 1.0},
             CLOCK: {"dcgm_sm_clock": 1.0},
             BUSY: {"dcgm_fi_prof_gr_engine_active": 100.0, "dcgm_gpu_utilization": 1.0},
-            SM_ACTIVE: {"dcgm_fi_prof_sm_active": 100.0},
-            DRAM_ACTIVE: {"dcgm_fi_prof_dram_active": 100.0},
+            SM: {"dcgm_fi_prof_sm_active": 100.0},
+            DRAM: {"dcgm_fi_prof_dram_active": 100.0},
             TENSOR_ACTIVE: {"dcgm_fi_prof_pipe_tensor_active": 100.0},
             MEMORY_BUSY: {"dcgm_mem_copy_utilization": 1.0},
         },
@@ -204,9 +203,9 @@ _ADAPTERS = (
             USED: {"nvidia_gpu_memory_used_bytes": _MIB},
             TOTAL: {"nvidia_gpu_memory_total_bytes": _MIB},
             BUSY: {"nvidia_gpu_graphics_util_percent": 100.0, "nvidia_gpu_duty_cycle": 1.0},
-            SM_ACTIVE: {"nvidia_gpu_sm_util_percent": 100.0},
+            SM: {"nvidia_gpu_sm_util_percent": 100.0},
             TENSOR_ACTIVE: {"nvidia_gpu_any_tensor_util_percent": 100.0},
-            DRAM_ACTIVE: {"nvidia_gpu_dram_bw_util_percent": 100.0},
+            DRAM: {"nvidia_gpu_dram_bw_util_percent": 100.0},
         },
     ),
     # guilbaults/slurm-job-exporter: slurm-job-exporter.py.
@@ -218,8 +217,8 @@ _ADAPTERS = (
             POWER: {"slurm_job_power_gpu": _MILLI},
             USED: {"slurm_job_memory_usage_gpu": _MIB},
             TOTAL: {"slurm_job_memory_total_gpu": _MIB},
-            SM_ACTIVE: {SM_OR_BUSY: 1.0},
-            DRAM_ACTIVE: {"slurm_job_utilization_gpu_memory": 1.0},
+            SM: {SM_OR_BUSY: 1.0},
+            DRAM: {"slurm_job_utilization_gpu_memory": 1.0},
             TENSOR_ACTIVE: {"slurm_job_tensor_gpu": 1.0},
         },
     ),
@@ -291,7 +290,7 @@ _INFOS = frozenset(adapter.info for adapter in _ADAPTERS if adapter.info)
 # Of an AMD GPU: the first part shows what the sensors of the whole read, the others do not.
 _PARTED = ("cpx", "dpx", "qpx", "tpx")
 
-ACTIVITY = (SM_ACTIVE, BUSY)
+ACTIVITY = (SM, BUSY)
 """What tells a job at work from one that waits, the best first."""
 
 
@@ -448,8 +447,8 @@ class SeriesFile:
             for begin, end in zip(index.begins_s, index.ends_s, strict=True)
         )
         # A long line is read once, not for each of many short pages.
-        self.page_s = max(PAGE_S, step_s * (longest_s // step_s + 1))
-        gpus, size = sorted(self._gpus), max(1, int(GPUS_OF_PAGE * PAGE_S / self.page_s))
+        self.page_s = max(_PAGE_S, step_s * (longest_s // step_s + 1))
+        gpus, size = sorted(self._gpus), max(1, int(_GPUS_OF_PAGE * _PAGE_S / self.page_s))
         self.groups = tuple(tuple(gpus[n : n + size]) for n in range(0, len(gpus), size))
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
@@ -583,7 +582,7 @@ def _series(line: Mapping[str, Any]) -> Series:
     return Series(_known_labels(labels), times_s, [float(v) for _, v in values])
 
 
-GPUS_OF_PAGE, PAGE_S = 100, 6 * 3600.0
+_GPUS_OF_PAGE, _PAGE_S = 100, 6 * 3600.0
 
 _LARGEST_BYTES = 64 * 2**20
 _TIMEOUT_S = (10.0, 120.0)
@@ -646,7 +645,7 @@ class Prometheus:
         SourceError: it cannot be reached, refuses us, or has no metrics of GPUs.
     """
 
-    page_s = PAGE_S
+    page_s = _PAGE_S
 
     def __init__(
         self,
@@ -707,8 +706,8 @@ class Prometheus:
             for labels in [_known_labels(cast("dict[str, str]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
-        starts = range(0, len(gpus), GPUS_OF_PAGE)
-        self.groups = tuple(tuple(gpus[n : n + GPUS_OF_PAGE]) for n in starts)
+        starts = range(0, len(gpus), _GPUS_OF_PAGE)
+        self.groups = tuple(tuple(gpus[n : n + _GPUS_OF_PAGE]) for n in starts)
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.

@@ -14,13 +14,15 @@ from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded
 from advisor.predict.one_window import (
+    BUSY,
     COUNTERS,
     ESTIMATED_SHARES,
+    SM,
     SoloWindow,
     WindowEstimate,
     counter_features,
     estimated_profile,
-    possible,
+    prior_estimate,
     prior_kept,
     share_features,
 )
@@ -29,7 +31,7 @@ from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 
 BUNDLED = Path(__file__).with_name("bundled_one_window")
-HEADS = (*COUNTERS, "rate", "power")
+HEADS = (SM, "rate", "power")
 COLUMNS = 5
 """Features of each head."""
 
@@ -61,23 +63,25 @@ class OneWindowModel:
 
     def __init__(self, trees: Mapping[str, bytes]) -> None:
         read = {name: read_trees(name, trees[name], COLUMNS, _RENEW) for name in HEADS}
-        self._counters = {name: Forest(read[name]) for name in COUNTERS}
+        self._sm = Forest(read[SM])
         self._shares = Forest(read["rate"], read["power"])
 
-    def activity(self, window: SoloWindow, name: str) -> float:
-        """One of `COUNTERS` as a fraction: as it was read, or estimated."""
-        if name not in window.missing:
-            return window.read(name) / WHOLE
-        ((found,),) = self._counters[name](asked(counter_features(window)))
-        return max(found, 0.0)
+    def _sm_activity(self, window: SoloWindow) -> float:
+        """As it was read, or estimated, and then no more than GPU busy."""
+        if SM not in window.missing:
+            return window.read(SM) / WHOLE
+        ((found,),) = self._sm(asked(counter_features(window)))
+        return float(np.fmin(max(found, 0.0), window.read(BUSY) / WHOLE))
 
     def estimate(self, window: SoloWindow) -> WindowEstimate:
         """What its profile is made of."""
-        sm, dram = (self.activity(window, name) for name in COUNTERS)
+        if not window.is_learned:
+            return prior_estimate(window)
+        sm, dram = self._sm_activity(window), window.dram
         rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
-        return possible(sm, dram, rate, power)
+        return WindowEstimate.possible(sm, dram, rate, power)
 
     def profile(self, window: SoloWindow) -> Profile:
         """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
@@ -150,6 +154,8 @@ class OneWindowHead:
         """Its profile, with how far off it may be at each share: as far as other families were."""
         told = self.model.estimate(window)
         found = estimated_profile(window, told)
+        if not window.is_learned:
+            return replace(found, doubt=_prior_doubt(window, told))
         near = np.array([*self._nearest(window, told, is_server=is_server).values()])
         kept = np.maximum(told.numbers() + near, 0.01)[:, len(COUNTERS) :]
         rate, drawn = np.split(kept, 2, axis=1)
@@ -164,6 +170,10 @@ class OneWindowHead:
 
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
+        if not window.is_learned:
+            return lambda world: estimated_profile(
+                window, prior_estimate(window, np.random.default_rng(world).standard_normal())
+            )
         told = self.model.estimate(window)
         near = self._nearest(window, told, is_server=is_server)
         errors = drawn_errors(near, {one.family for one in self.left_out})
@@ -186,6 +196,21 @@ class OneWindowHead:
         ):
             found.setdefault(one.family, np.array(one.errors))
         return found
+
+
+# Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
+# and of the speed beside others without limits, for each 1 of that of the SM activity: the bundled
+# jobs and sets.
+_SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
+
+
+def _prior_doubt(window: SoloWindow, told: WindowEstimate) -> Floats:
+    """`Profile.doubt` of what `prior_estimate` says."""
+    ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
+    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(told.numbers(), 0.01))).max(axis=0)
+    rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
+    watts = np.full(len(rates), _SPREAD_W)
+    return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
 
 
 def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callable[[int], Floats]:

@@ -21,6 +21,7 @@ from advisor.formats.wire import read, to_plain
 from advisor.predict.one_window import (
     COUNTERS,
     ESTIMATED_SHARES,
+    SM,
     SoloWindow,
     WindowEstimate,
     counter_features,
@@ -47,12 +48,8 @@ TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 
 
 def learnable(profiles: Iterable[Profile]) -> list[Profile]:
-    """Those whose counters and power limit are known, so that they say something."""
-    return [
-        p
-        for p in profiles
-        if p.power_limit_w and not any(np.isnan(p.values[name][-1]) for name in COUNTERS)
-    ]
+    """Those whose counters are known, so that they say something."""
+    return [p for p in profiles if not any(np.isnan(p.values[name][-1]) for name in COUNTERS)]
 
 
 def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
@@ -67,8 +64,8 @@ def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
 
 
 def _rows(profile: Profile, head: str) -> tuple[Floats, Floats]:
-    """Features and targets: a counter as a fraction; of others what was kept over the prior."""
-    if head in COUNTERS:
+    """Features and targets: SM activity as a fraction; of others what was kept over the prior."""
+    if head == SM:
         return counter_features(window_of(profile)), profile.values[head][-1:] / WHOLE
     features, prior, kept = _kept(profile)
     return features, kept[head] - prior

@@ -3,15 +3,15 @@
     python docs/measurements/sets/one_window.py [--write]
 
 Every profile is estimated by a model that has seen no job of its family, from what it has on the
-whole GPU, also without counters that a site may lack. First the relative speeds and watts at the
-other shares, also after some windows of each beside known jobs under limits; then measured sets by
-the law of sets over whole and over estimated profiles.
+whole GPU, also without counters that a site may lack, and as if on another card, of those whose GPU
+busy is known. First relative speeds and watts at the other shares, also after some windows of each
+beside known jobs under limits; then measured sets by the law of sets over whole and over estimates.
 `--write` fits the model to all profiles and writes the one that comes with the package.
 """
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,6 +47,7 @@ LACKING: Mapping[str, Sequence[str]] = {
     "no SM activity": COUNTERS[:1],
     "neither": COUNTERS,
 }
+ELSEWHERE = {"SM activity, another card": (), "GPU busy, another card": COUNTERS}
 SEEN, LAW = next(iter(LACKING)), SetPredictor()
 
 
@@ -73,15 +74,16 @@ def main() -> None:
     of_sets(known)
 
 
-def known_of(
-    profiles: Sequence[Profile], lacking: Mapping[str, Sequence[str]] = LACKING
-) -> Iterator[Known]:
+def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
     """Each by the model, and the errors, of all families but its own."""
     for model, own in left_out(profiles):
         errors = [e for e in bundled_head().left_out if e.family != family_of(own[0].job)]
         head = OneWindowHead(model=model, left_out=tuple(errors))
         for p in own:
-            windows = {name: blind(window_of(p), of) for name, of in lacking.items()}
+            windows = {name: blind(window_of(p), of) for name, of in LACKING.items()}
+            if p.busy > 0:
+                other = replace(window_of(p), gpu_model="")
+                windows |= {name: blind(other, of) for name, of in ELSEWHERE.items()}
             is_server = kind_of(p) == "server"
             seen = {n: head.profile(w, is_server=is_server) for n, w in windows.items()}
             yield Known(p, seen)
@@ -92,13 +94,14 @@ def of_shares(known: Sequence[Known]) -> None:
     print(f"\n{len(known)} profiles of {len({family_of(k.whole.job) for k in known})} families")
     print("| | relative speed, points | median | watts, % | servers, points | in ranges, % |")
     print("|---|--:|--:|--:|--:|--:|")
-    for name in LACKING:
-        offs = [(k, speed_offs(k.whole, k.estimated[name])) for k in known]
+    for name in (*LACKING, *ELSEWHERE):
+        own = [k for k in known if name in k.estimated]
+        offs = [(k, speed_offs(k.whole, k.estimated[name])) for k in own]
         speeds = np.concatenate([off for _, off in offs])
-        watts = np.concatenate([watts_offs(k.whole, k.estimated[name]) for k in known])
+        watts = np.concatenate([watts_offs(k.whole, k.estimated[name]) for k in own])
         served = np.concatenate([off for k, off in offs if kind_of(k.whole) == "server"])
         cells = (points(speeds), points(speeds, np.median), points(watts), points(served))
-        held = np.concatenate([in_ranges(k.whole, k.estimated[name]) for k in known], axis=1)
+        held = np.concatenate([in_ranges(k.whole, k.estimated[name]) for k in own], axis=1)
         print(f"| {name} | {' | '.join(cells)} | {' and '.join(map(points, held))} |")
 
 
@@ -181,7 +184,7 @@ def of_sets(known: Mapping[Key, Known]) -> None:
     print(f"| | windows | {' | '.join(names)} |\n|---|{'--:|' * (1 + len(names))}")
     for mode in ("uncapped", "limits", "time-sliced"):
         own = [row for row in rows if row.mode == mode]
-        seen = ([(row, [as_seen(k, n) for k in of(row, known)]) for row in own] for n in names)
+        seen = ([(row, of(row, known, n)) for row in own] for n in names)
         offs = (starmap(saving_off, pairs) for pairs in seen)
         print(f"| {mode} | {len(own)} | {' | '.join(map(points, offs))} |")
 
@@ -191,14 +194,10 @@ def keys_of(row: Row) -> set[Key]:
     return {(part.whole.job, row.gpu_model) for part in row.parts}
 
 
-def of(row: Row, known: Mapping[Key, Known]) -> list[Known]:
-    """Its jobs."""
-    return [known[part.whole.job, row.gpu_model] for part in row.parts]
-
-
-def as_seen(known: Known, name: str) -> Profile:
-    """What is known of a job by one of the rules of the tables."""
-    return known.estimated.get(name, known.whole)
+def of(row: Row, known: Mapping[Key, Known], name: str) -> list[Profile]:
+    """What is known of its jobs by one of the rules of the tables."""
+    jobs = [known[part.whole.job, row.gpu_model] for part in row.parts]
+    return [job.estimated.get(name, job.whole) for job in jobs]
 
 
 def saving_off(row: Row, profiles: Sequence[Profile]) -> float:

@@ -23,6 +23,7 @@ from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
+    MEASURED_ON,
     P99_ERRORS,
     TAILS,
     TURN_MS,
@@ -238,6 +239,15 @@ def test_in_turns_no_job_gets_longer_than_it_takes(busy: float, taken: float) ->
     assert in_turns(big, big) == pytest.approx([TURNS_KEPT / 2] * 2)
     # It makes up in fuller batches for what changes of turns take.
     assert in_turns(big, server) == pytest.approx([TURNS_KEPT * (1 - taken), 1.0])
+
+
+def test_what_turns_cost_is_less_sure_on_a_card_that_was_not_measured() -> None:
+    big, split = of_kernels("big", 1e-3, 99.0), without_limits("time-sliced", 2)
+    here, there = (
+        predicted([replace(big, gpu_model=model)] * 2, split).parts[0].speed
+        for model in (MEASURED_ON[0], "NVIDIA A30")
+    )
+    assert there.low < here.low < here.value == there.value < here.high < there.high
 
 
 def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:

@@ -16,12 +16,12 @@ from advisor_audit.owners import Owner
 from advisor_audit.sources import (
     BUSY,
     CLOCK,
-    DRAM_ACTIVE,
+    DRAM,
     FREE,
     LIMIT,
     MEMORY_BUSY,
     POWER,
-    SM_ACTIVE,
+    SM,
     TENSOR_ACTIVE,
     TOTAL,
     USED,
@@ -189,7 +189,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",
             H100,
             "job 4711",
-            {POWER: 412.3, BUSY: 93, SM_ACTIVE: 41, TENSOR_ACTIVE: 20, DRAM_ACTIVE: 30}
+            {POWER: 412.3, BUSY: 93, SM: 41, TENSOR_ACTIVE: 20, DRAM: 30}
             | {USED: 9000, TOTAL: 81559},
         ),
     ),
@@ -199,7 +199,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, DRAM_ACTIVE: 7}
+            {POWER: 251, SM: 41, TENSOR_ACTIVE: 12, DRAM: 7}
             | {USED: 9000, TOTAL: 40960},
         ),
     ),
@@ -209,7 +209,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, BUSY: 41, MEMORY_BUSY: 7, SM_ACTIVE: None, DRAM_ACTIVE: None}
+            {POWER: 251, BUSY: 41, MEMORY_BUSY: 7, SM: None, DRAM: None}
             | {USED: 9000, TOTAL: 40960},
         ),
     ),

@@ -78,6 +78,20 @@ def test_instances_that_name_no_gpu_are_counted(tmp_path: Path) -> None:
     assert "1 MIG instances name no GPU: their hours are in no figure" in found.not_seen
 
 
+def test_a_card_that_was_not_learned_from_is_said_to_be_a_prior(tmp_path: Path) -> None:
+    """From how busy it was; its limit is not the one of a data sheet, nor the most that it drew."""
+    a100 = {"modelName": "NVIDIA A100-SXM4-40GB"}
+    found = audited(
+        tmp_path, [rows(n, {**pod(f"web{n}"), **a100}, values=BY_UTIL) for n in range(4)]
+    )
+    assert {found.shared.basis, *(one.basis for one in (*found.jobs, *found.sets))} == {"prior"}
+    assert found.shared.gpu_hours.high > 1.3 * found.shared.gpu_hours.value
+    said = "\n".join((headline(found), *found.not_seen))
+    assert "(prior)" in said
+    assert "of NVIDIA A100-SXM4-40GB was read" in said
+    assert "prior from how busy they were, with wide ranges" in said
+
+
 WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
 EXPORTER = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp"}
 IDLE = PLAIN | {"DCGM_FI_DEV_FB_USED": 0, "DCGM_FI_PROF_SM_ACTIVE": 0}

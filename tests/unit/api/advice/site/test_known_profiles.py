@@ -162,7 +162,7 @@ def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
 
 
 def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Settings) -> None:
-    """In its own unit, with a mark; a window with a doubtful flag estimates nothing."""
+    """In its own unit, with a mark; one with a doubtful flag, or without activity, says nothing."""
     whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
     whole = replace(whole, gpu_model=BUNDLED_MODEL, job="mine", flags=())
     stored(settings, replace(whole, job="hot", flags=("heat",)), whole)
@@ -170,8 +170,10 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
     assert (found.flags, found.whole_gpu_rate) == ((ONE_WINDOW,), whole.rate)
     assert (found.rate_unit, found.shares[0]) == (whole.rate_unit, 10)
     assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
-    with pytest.raises(InputError, match="hot has no profile"):
-        find_profiles(["hot"], settings)
+    stored(settings, replace(whole, job="dark", sm_active_percent=None, gpu_busy_percent=None))
+    for job in ("hot", "dark"):
+        with pytest.raises(InputError, match=f"{job} has no profile"):
+            find_profiles([job], settings)
 
 
 def test_a_job_that_was_seen_once_is_known_to_compute_in_bursts(settings: Settings) -> None:
