@@ -221,12 +221,8 @@ class Survey:
 
     def limit_w(self, model: str) -> float:
         """Power limit: as it was read, of the data sheet, or the most that a card drew."""
-        read = self.told_limit_w(model)
+        read = self.limits_w.get(model) or _LIMITS_W.get(model)
         return max(read or 0.0, self.most_w.get(model, 0.0), self.idle_power_w(model) + 1)
-
-    def told_limit_w(self, model: str) -> float | None:
-        """Power limit as it was read, or of the data sheet; None: unknown."""
-        return self.limits_w.get(model) or _LIMITS_W.get(model)
 
     def memory_mib(self, model: str) -> float | None:
         """Of a card; None: unknown."""
