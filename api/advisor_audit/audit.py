@@ -285,9 +285,9 @@ class _Now:
         gpu_hours: Held.
         paused_hours: Of these without any work.
         free_hours: GPU hours without any job.
-        kwh: Of the GPUs while they are held; None: no power was read.
-        kwh_all: With hours whose power was not read: at idle power, like the others, or at the
-            power limit, which also unseen hours may have drawn.
+        kwh: Of the GPUs while they are held, in hours without power as in the others; None: none
+            was read at all.
+        kwh_range: With those hours at idle power, and with them and unseen ones at the limit.
         cost: None: nothing has a price, or no power was read.
     """
 
@@ -298,7 +298,7 @@ class _Now:
     free_hours: float
     unseen_hours: float
     kwh: float | None
-    kwh_all: Interval | None
+    kwh_range: Interval | None
     free_kwh: float | None
     cost: float | None
 
@@ -325,7 +325,7 @@ class _Shared:
     Attributes:
         cards: That would have been enough.
         gpu_hours: At best what was not read shares cards with as many as may.
-        kwh: With freed cards off, of `kwh_all`; None: no power was read.
+        kwh: With freed cards off; None: no power was read.
         kwh_idle: With freed cards idle; as `kwh`.
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
@@ -478,8 +478,8 @@ class _AuditTotals:
         """What is held today."""
         seconds, joules = self.hours.seconds, self.hours.joules
         gpu_hours = sum(seconds.get(state, 0.0) for state in HELD) / HOUR_S
-        kwh = sum(joules.get(state, 0.0) for state in HELD) / 3.6e6 if self.reads_power else None
-        kwh_all = None if kwh is None else self._with_dark(kwh, gpu_hours)
+        kwh_range = self._with_dark(gpu_hours) if self.reads_power else None
+        kwh = kwh_range and kwh_range.value
         return _Now(
             gpus=len(self.hours.gpus),
             cards=self.walked.most_now,
@@ -488,21 +488,25 @@ class _AuditTotals:
             free_hours=seconds.get("free", 0.0) / HOUR_S,
             unseen_hours=seconds.get("unseen", 0.0) / HOUR_S,
             kwh=kwh,
-            kwh_all=kwh_all,
+            kwh_range=kwh_range,
             free_kwh=joules.get("free", 0.0) / 3.6e6 if self.reads_power else None,
             cost=None
-            if kwh_all is None or not self.prices.are_set
-            else self.prices.of(gpu_hours * HOUR_S, kwh_all.value * 3.6e6),
+            if kwh is None or not self.prices.are_set
+            else self.prices.of(gpu_hours * HOUR_S, kwh * 3.6e6),
         )
 
-    def _with_dark(self, kwh: float, gpu_hours: float) -> Interval:
-        """With what hours without a reading of power may have taken."""
-        dark, survey = self.hours.dark_s, self.survey
+    @property
+    def _read_kwh(self) -> float:
+        return sum(self.hours.joules.get(state, 0.0) for state in HELD) / 3.6e6
+
+    def _with_dark(self, gpu_hours: float) -> Interval:
+        """Today's kWh, with what hours without a reading of power may have taken."""
+        kwh, dark, survey = self._read_kwh, self.hours.dark_s, self.survey
         held_s = sum(span_s for (_, is_held), span_s in dark.items() if is_held)
         mean_w = kwh * 3.6e6 / max(gpu_hours * HOUR_S - held_s, 1.0)
         low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
-        # Of a card whose limit nobody tells that of the largest one (`most_of`).
-        high = sum(s * (survey.limits_w.get(model) or 1400.0) for (model, _), s in dark.items())
+        # Of a card whose limit was not read that of the largest one (`most_of`).
+        high = sum(s * survey.limits_w.get(model, 1400.0) for (model, _), s in dark.items())
         return Interval(kwh + held_s * mean_w / 3.6e6, kwh + low / 3.6e6, kwh + high / 3.6e6)
 
     @property
@@ -530,10 +534,11 @@ class _AuditTotals:
         left = gpu_hours / np.maximum(now.gpu_hours - saved.freed_h, 1e-9)
         cards = interval(np.minimum(now.cards, saved.cards * left))
         kwh = kwh_idle = cost = None
-        if now.kwh is not None and now.kwh_all is not None:
-            all_kwh = now.kwh_all.low + drawn[1] * (now.kwh_all.high - now.kwh_all.low)
-            all_kwh[0] = now.kwh_all.value
-            off = now.kwh - saved.kwh + (all_kwh - now.kwh) * (1 - joined)
+        if now.kwh_range is not None:
+            low, read_kwh = now.kwh_range.low, self._read_kwh
+            all_kwh = low + drawn[1] * (now.kwh_range.high - low)
+            all_kwh[0] = now.kwh_range.value
+            off = read_kwh - saved.kwh + (all_kwh - read_kwh) * (1 - joined)
             kwh, kwh_idle = interval(off), interval(off + self._idle_kw(hours) * freed_h)
             if prices.are_set:
                 by_hour, by_kwh = prices.of(HOUR_S, 0.0), prices.of(0.0, 3.6e6)
@@ -700,11 +705,11 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
             "dcgm-exporter's default counters leave it out: it is estimated from GPU and memory "
             f"utilisation, on {_LEARNED} also from power, PCIe traffic and clock"
         )
-    held_all = totals.now().kwh_all
-    if held_all and held_all.high > held_all.low:
+    kwh = totals.now().kwh_range
+    if kwh and kwh.high > kwh.low:
         yield (
-            f"of some hours no power was read: with them today's kWh are {held_all.low:,.0f} to "
-            f"{held_all.high:,.0f}, from idle power to the power limit"
+            f"of some hours no power was read: today's kWh are {kwh.low:,.0f} to {kwh.high:,.0f}, "
+            "with these at idle power and at the power limit"
         )
     if unseen_s := totals.hours.seconds.get("unseen", 0.0):
         yield f"{unseen_s / HOUR_S:,.0f} GPU hours have no readings, and are in no figure"

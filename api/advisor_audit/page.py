@@ -84,12 +84,11 @@ def _first(audit: Audit) -> Iterator[str]:
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
         f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
     )
-    kwh = now.kwh_all and now.kwh_all.value
     tiles: Sequence[tuple[str, float | None, Interval | None]] = (
         ("GPUs, most at once", now.cards, shared.cards),
         ("GPU hours", now.gpu_hours, shared.gpu_hours),
-        ("kWh, freed GPUs off", kwh, shared.kwh),
-        ("kWh, freed GPUs idle", kwh, shared.kwh_idle),
+        ("kWh, freed GPUs off", now.kwh, shared.kwh),
+        ("kWh, freed GPUs idle", now.kwh, shared.kwh_idle),
         ("Money", now.cost, shared.cost),
     )
     yield "<dl class=tiles>"
@@ -117,9 +116,9 @@ def headline(audit: Audit) -> str:
     now, shared = audit.now, audit.shared
     freed = now.cards - shared.cards.value
     hours = 1 - shared.gpu_hours.value / now.gpu_hours if now.gpu_hours else 0.0
-    if not now.kwh_all or shared.kwh is None:
+    if now.kwh is None or shared.kwh is None:
         return "Nothing can be said of sharing here: no power was read"
-    kwh = 1 - shared.kwh.value / now.kwh_all.value if now.kwh_all.value else 0.0
+    kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
     all_hours = now.gpu_hours + now.unseen_hours
     left = {**shared.apart_hours, "no readings": now.unseen_hours}
     seen = sorted(((h, why) for why, h in left.items() if h > 0.02 * all_hours), reverse=True)

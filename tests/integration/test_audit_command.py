@@ -80,7 +80,7 @@ KEYS = {
     "": "made_at span now held_by shared sets jobs left_out first_pairs kept not_seen to_prove",
     "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
     "waits impossible",
-    "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh kwh_all free_kwh cost",
+    "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh kwh_range free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
     "held_by": "label taken_for jobs gpu_hours",
     "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",

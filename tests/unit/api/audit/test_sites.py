@@ -203,8 +203,9 @@ def test_what_was_held_is_found_of_every_site(name: str, tmp_path: Path) -> None
     found = audited(tmp_path, [site.rows])
     assert found.now.gpu_hours == pytest.approx(sum(site.hours.values()), rel=0.01)
     assert found.now.cards == site.held.max()
-    held = found.now.kwh_all
+    held = found.now.kwh_range
     assert held
+    assert held.value == found.now.kwh
     assert held.low * 0.99 <= site.kwh <= held.high * 1.01
     dark = site.hours["dark"] > 0
     assert (held.low < held.high) is dark
