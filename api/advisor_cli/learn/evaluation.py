@@ -123,7 +123,7 @@ def show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> 
         say(as_json_text({"figures": to_plain(found), "lacks": lacks}))
         return
     print_table(table_of(_PUBLIC, found, whole=("table", "GPU", "judged")))
-    say("\nMean errors in %, in brackets with their sign; of a p99 the factor. !: nearer than it.")
+    say("\nMean errors in %, bias in brackets; of p99s the factor. !: a rule that is nearer.")
     say_lines(f"{name} lacks {what}" for name, what in lacks.items())
 
 
