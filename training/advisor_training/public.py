@@ -255,8 +255,8 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
     # Activity is what a model does for each 1 that the GPU does at its best slice.
     rates: dict[tuple[str, int], dict[tuple[int, int], float]] = defaultdict(dict)
     for row in _rows(text):
-        key = int(row["slice"]), int(row["copies"])
-        rates[row["model"], int(row["batch"])][key] = float(row["rate"])
+        of = rates[row["model"], int(row["batch"])]
+        of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
     for (model, batch), own in rates.items():
         best = max(rate * PARTS / part for (part, n), rate in own.items() if n == 1)
@@ -397,12 +397,14 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
                 rows.append((kept, limit_w, float(free["power_w"])))
                 networks.append(network)
         kept, limit_w, drawn_w = _columns(rows)
-        rule = np.minimum(1, limit_w / drawn_w)
         yield _figures(
             gpu.upper(),
             "speed under a power limit",
             kept,
-            {"no loss": np.ones(len(kept)), "min(1, limit / W)": rule},
+            {
+                "no loss": np.ones(len(kept)),
+                "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
+            },
             seen=[limit_w, drawn_w],
             families=_twice(networks),
             learner=_constants(_speed_at),

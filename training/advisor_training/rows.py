@@ -1185,7 +1185,7 @@ def _references(seen: Observation) -> Iterable[SoloPoint]:
         )
 
 
-_DATA_SETS: Mapping[str, Callable[[], Sequence[Record]]] = {
+_NAMED: Mapping[str, Callable[[], Sequence[Record]]] = {
     "pairs": bundled_pair_points,
     "sets": bundled_set_points,
     "solo": bundled_solo_points,
@@ -1215,11 +1215,9 @@ def load_dataset(
         InputError: pandas is not installed, or the file cannot be read.
         StoreError: the installation lacks the file.
     """
-    if isinstance(which, str) and which not in _DATA_SETS and not Path(which).suffix:
-        raise InputError(
-            f"no data set {which}", fix=f"{', '.join(_DATA_SETS)}, or a file of points"
-        )
-    own = _DATA_SETS.get(str(which))
+    if isinstance(which, str) and which not in _NAMED and not Path(which).suffix:
+        raise InputError(f"no data set {which}", fix=f"{', '.join(_NAMED)}, or a file of points")
+    own = _NAMED.get(str(which))
     points = own() if own else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
     solos = references_by_job(_alone_of(solo)) if are_together else None

@@ -144,11 +144,9 @@ def _error(off: Off | None) -> str:
 
 
 def _rules(one: PublicFigures) -> str:
-    """Nearest first, with a mark where it is nearer than the answer."""
-    off = {who: of.percent for who, of in one.off.items()}
-    answer = off.pop(SHIPPED, 0.0) - 0.05
-    by_error = sorted(off.items(), key=lambda rule: rule[1])
-    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for who, of in by_error)
+    answer = one.off[SHIPPED].percent - 0.05 if SHIPPED in one.off else 0.0
+    rules = sorted((of.percent, who) for who, of in one.off.items() if who != SHIPPED)
+    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for of, who in rules)
 
 
 def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
