@@ -14,7 +14,7 @@ _MODULES = {
     "PriorRegressor": "advisor_training.learners",
     "Share": "advisor.core.gpu",
     "SoloPoint": "advisor.core.records",
-    "load_dataset": "advisor_training.frames",
+    "load_dataset": "advisor_training.rows",
     "place": "advisor_advice.placing",
     "profile": "advisor_cli.measure.profile_here",
     "recommend": "advisor_advice.ask",

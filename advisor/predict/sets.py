@@ -808,25 +808,21 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
     rates, powers_w, sm, dram = profile.at([*shares, WHOLE], *names).values()
-    whole_active = _whole_active(profile)
-    unread = (
-        [*shares, WHOLE] if math.isnan(whole_active) else WHOLE * whole_active * rates / rates[-1]
-    )
-    sm = np.where(np.isnan(sm), unread, sm) / WHOLE
+    by_busy = WHOLE * _whole_active(profile) * rates / rates[-1]
+    of_all = np.where(np.isnan(by_busy), [*shares, WHOLE], by_busy)
+    is_read, sm = not math.isnan(sm[-1]), np.where(np.isnan(sm), of_all, sm) / WHOLE
     active = np.fmax(sm, dram / WHOLE)
     ones, serving = np.ones(len(shares)), profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
-    turns_kept = 1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
     serves = kind_of(profile) == "server"
     # Where no reading says that SMs are idle while it is busy, it is taken to wait between bursts.
-    is_unread = np.isnan(profile.values["sm_active_percent"][-1]) and not serves
-    in_bursts = profile.in_bursts or bool(is_unread and whole_active < _WAITING)
+    in_bursts = profile.in_bursts or not (is_read or serves or active[-1] >= _WAITING)
     waits = CPU_BOUND in profile.flags or in_bursts
     if math.isnan(cores) or ONE_WINDOW in profile.flags:
         waits |= bool(active[-1] < _WAITING)
     if math.isnan(cores):
-        cores = _UNREAD_CORES[is_filling or in_bursts] * (whole_active if in_bursts else 1.0)
+        cores = _UNREAD_CORES[is_filling or in_bursts] * (active[-1] if in_bursts else 1.0)
     kernels = ROUND_ROBIN.kernels(
         profile.kernels,
         rates[:-1],
@@ -851,7 +847,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             profile.busy * ones,
             *kernels,
             (profile.kernels is None) * ones,
-            turns_kept * ones,
+            (1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT) * ones,
         ]
     )
 

@@ -7,6 +7,7 @@ families of jobs that it has not seen, in either place of a pair.
 """
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -115,24 +116,20 @@ def _file(folder: Path | None, name: str, path: str) -> str:
     """
     table = TABLES[name]
     clone = table.repository.partition("/")[2]
+    file = (folder or Path("DIR")) / clone / path
+    data = file.read_bytes() if folder and file.is_file() else b""
+    if (found := sha256(data).hexdigest()) == (wanted := table.files[path]):
+        return data.decode()
+    what, why = f"{file} is not there", "a table whose licence does not let others pass it on"
+    if data:
+        what = f"{file} is not that of {table.commit}"
+        why = f"its SHA-256 begins with {found[:16]}, that of the file with {wanted[:16]}"
     steps = (
         f"git clone https://github.com/{table.repository} DIR/{clone}",
         f"git -C DIR/{clone} checkout {table.commit}",
         f"advisor evaluate --public {name} --from DIR",
     )
-    if folder is None:
-        why = "its licence does not let others pass it on, or it has none"
-        raise InputError(f"the table {name} does not come with advisor", why=why, steps=steps)
-    file = folder / clone / path
-    data = file.read_bytes() if file.is_file() else b""
-    if (found := sha256(data).hexdigest()) != (wanted := table.files[path]):
-        why = f"its SHA-256 begins with {found[:16]}, that of the file with {wanted[:16]}"
-        raise InputError(
-            f"{file} is not that of {table.commit}" if data else f"there is no file {file}",
-            why=why if data else "",
-            steps=steps,
-        )
-    return data.decode()
+    raise InputError(what, why=why, steps=steps)
 
 
 def _figures(
@@ -202,11 +199,9 @@ def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
     # A form of a floor in watts and an exponent, by the nearest of those on a grid.
 
     def learner(seen: Floats, values: Floats, asked: Floats) -> Floats:
-        floors, powers = np.arange(0, 400, 5.0), np.arange(1, 31) / 20
-        tried = ((form(seen, floor_w, power), floor_w, power) for floor_w in floors
-                 for power in powers)  # fmt: skip
-        offs = ((float(np.abs(said / values - 1).mean()), *of) for said, *of in tried)
-        return form(asked, *min(offs)[1:])
+        grid = itertools.product(np.arange(0, 400, 5.0), np.arange(1, 31) / 20)
+        nearest = min(grid, key=lambda of: float(np.abs(form(seen, *of) / values - 1).mean()))
+        return form(asked, *nearest)
 
     return learner
 
@@ -260,8 +255,8 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
     # Activity is what a model does for each 1 that the GPU does at its best slice.
     rates: dict[tuple[str, int], dict[tuple[int, int], float]] = defaultdict(dict)
     for row in _rows(text):
-        key = int(row["slice"]), int(row["copies"])
-        rates[row["model"], int(row["batch"])][key] = float(row["rate"])
+        of = rates[row["model"], int(row["batch"])]
+        of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
     for (model, batch), own in rates.items():
         best = max(rate * PARTS / part for (part, n), rate in own.items() if n == 1)
@@ -402,12 +397,14 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
                 rows.append((kept, limit_w, float(free["power_w"])))
                 networks.append(network)
         kept, limit_w, drawn_w = _columns(rows)
-        rule = np.minimum(1, limit_w / drawn_w)
         yield _figures(
             gpu.upper(),
             "speed under a power limit",
             kept,
-            {"no loss": np.ones(len(kept)), "min(1, limit / W)": rule},
+            {
+                "no loss": np.ones(len(kept)),
+                "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
+            },
             seen=[limit_w, drawn_w],
             families=_twice(networks),
             learner=_constants(_speed_at),
@@ -477,23 +474,30 @@ def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
     busy = {row["exp_key"]: float(row["gpu_util"]) / 100 for row in _rows(alone)}
     # A pair has a row for each setting of Tally.
     pairs = {(r["high_priority_job"], r["best_effort_job"]): r for r in _rows(together)}
-    for way, split in (("mps", UNCAPPED), ("time_slicing", TIME_SLICED)):
+    for way, named, split in (
+        ("mps", "MPS", UNCAPPED),
+        ("time_slicing", "time-sliced", TIME_SLICED),
+    ):
         found = list[tuple[float, ...]]()
         for (server, training), row in pairs.items():
-            alone_ms = float(row["high_priority_orig_99th_latency"])
+            alone_ms, came_ms = (
+                float(row[f"high_priority_{of}_99th_latency"]) for of in ("orig", way)
+            )
             pair = _one_by_one(busy[server], alone_ms), _job(math.nan, busy=busy[training])
             served, trained = _said(pair, split).parts
-            said = served.speed.value, trained.speed.value, served.latency_p99_ms
-            came_ms = float(row[f"high_priority_{way}_99th_latency"])
+            tail_ms = served.latency_p99_ms.value if served.latency_p99_ms else math.nan
             kept = (float(row[f"{of}_{way}_throughput"]) for of in ("high_priority", "best_effort"))
-            tail = said[2].value if said[2] else math.nan
-            found.append((*kept, came_ms / alone_ms, *said[:2], tail / alone_ms))
+            said = served.speed.value, trained.speed.value, tail_ms / alone_ms
+            found.append((*kept, came_ms / alone_ms, *said))
         columns, ones = _columns(found), np.ones(len(found))
-        named = "time-sliced" if split is TIME_SLICED else "MPS"
-        rules = {"no loss": ones, "half each": ones / 2}
-        for n, what in enumerate(("server", "training", "p99")):
-            of = {"as alone": ones, "twice as alone": 2 * ones} if what == "p99" else rules
-            yield _figures("A100", f"{what}, {named}", columns[n], {SHIPPED: columns[n + 3], **of})
+        of_rates = {"no loss": ones, "half each": ones / 2}
+        of_p99 = {"as alone": ones, "twice as alone": 2 * ones}
+        for n, (what, rules) in enumerate(
+            (("server", of_rates), ("training", of_rates), ("p99", of_p99))
+        ):
+            yield _figures(
+                "A100", f"{what}, {named}", columns[n], {SHIPPED: columns[n + 3], **rules}
+            )
 
 
 def _watts_at(seen: Floats, floor_w: float, power: float) -> Floats:

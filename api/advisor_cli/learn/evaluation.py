@@ -123,7 +123,7 @@ def show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> 
         say(as_json_text({"figures": to_plain(found), "lacks": lacks}))
         return
     print_table(table_of(_PUBLIC, found, whole=("table", "GPU", "judged")))
-    say("\nMean errors in %, in brackets with their sign; of a p99 the factor. !: nearer than it.")
+    say("\nMean errors in %, bias in brackets; of p99s the factor. !: a rule that is nearer.")
     say_lines(f"{name} lacks {what}" for name, what in lacks.items())
 
 
@@ -144,11 +144,9 @@ def _error(off: Off | None) -> str:
 
 
 def _rules(one: PublicFigures) -> str:
-    """Nearest first, with a mark where it is nearer than the answer."""
-    off = {who: of.percent for who, of in one.off.items()}
-    answer = off.pop(SHIPPED, 0.0) - 0.05
-    by_error = sorted(off.items(), key=lambda rule: rule[1])
-    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for who, of in by_error)
+    answer = one.off[SHIPPED].percent - 0.05 if SHIPPED in one.off else 0.0
+    rules = sorted((of.percent, who) for who, of in one.off.items() if who != SHIPPED)
+    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for of, who in rules)
 
 
 def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
