@@ -19,7 +19,7 @@ from advisor.predict.one_window import (
     window_of,
 )
 from advisor.predict.profiles import Profile, kind_of, make_profiles
-from advisor.predict.sets import SetPredictor
+from advisor.predict.sets import MEASURED_ON, SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import (
@@ -39,6 +39,7 @@ def profiles() -> list[Profile]:
 
 def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Profile]) -> None:
     """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
+    assert {profile.gpu_model for profile in profiles} == {*MEASURED_ON}
     fitted = OneWindowModel(fit_one_window(profiles))
     for profile in profiles[::10]:
         window = window_of(profile)
@@ -68,10 +69,10 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
 
 
 def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Profile]) -> None:
-    """Such as one whose limit was set to that, or whose other jobs had warmed it."""
+    """Such as one that other jobs had warmed."""
     window = window_of(profiles[0])
-    for limit_w, power_w in ((window.idle_power_w, window.idle_power_w), (700.0, 10.0)):
-        odd = replace(window, power_limit_w=limit_w, power_w=power_w)
+    for power_w in (window.idle_power_w, 10.0):
+        odd = replace(window, power_w=power_w)
         values = bundled_head().profile(odd, is_server=False).values
         assert np.isfinite([values["power_w"], values["rate"]]).all()
 
