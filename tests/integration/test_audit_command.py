@@ -14,6 +14,7 @@ from typing import Any
 import exporter
 import pytest
 import requests
+import yaml
 from command_line import Advisor, in_its_own
 from fake_nvml import FakeNvml
 from metrics_server import Samples, metrics_server
@@ -77,13 +78,15 @@ def check(answer: Any) -> None:
 
 
 KEYS = {
-    "": "made_at span now held_by shared sets jobs left_out first_pairs kept not_seen to_prove",
-    "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
-    "waits impossible",
+    "": "made_at span now held_by shared sets changes jobs left_out first_pairs kept not_seen "
+    "to_prove",
+    "span": "source begin end step_s slot_s months within objective min_speed requests "
+    "received_bytes waits impossible",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
     "held_by": "label taken_for jobs gpu_hours",
-    "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",
+    "sets": "basis jobs group gpu_model hours speeds limits_percent memory_mib card_mib power_w "
+    "freed_hours saved_kwh saved_cost slowest tails",
     "jobs": "basis job group gpu_model pods gpu_hours paused_hours kwh activity_percent spread "
     "memory_mib fills is_server several_gpus shared_hours tail",
     "first_pairs": "jobs speeds limits_percent power_w saved_w command",
@@ -121,7 +124,9 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     assert {one["command"] for one in answer["first_pairs"]} == {asked_so}
     # What was seen of both is kept once, however often it is audited, and advice takes it.
     assert answer["kept"] == answer_of(again.out)["kept"] == 2
-    assert advisor("audit", "--series", "kept.jsonl").code == 0
+    told = advisor("audit", "--series", "kept.jsonl", "--as", "kai")
+    *pods, rest = [*yaml.safe_load_all(told.out.partition("---")[2].partition("for KAI")[0])]
+    assert [pod["spec"]["schedulerName"] for pod in (*pods, rest)] == ["kai-scheduler"] * 4
     assert advisor("data", "export", "points.jsonl").code == 0
     stored = [*map(json.loads, (tmp_path / "points.jsonl").read_text().splitlines())]
     found = {point["job"]: point for point in stored}
@@ -136,11 +141,14 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     with metrics_server(cluster(time.time(), 3)) as server:
         done = advisor("audit", "--prometheus", server.url, "--days", "0.1")
     assert done.code == 0, done.err
-    assert re.match(r"[23] of 5 GPUs would have been enough \(estimated\)", done.out)
-    assert "(measured)" in done.out
+    assert re.match(r"[23] of 5 GPUs would have been enough \(estimated, ", done.out)
+    assert re.search(r"\n  Hours( +\d+){3} to \d+ +-\d+ %  GPU hours\n", done.out)
+    assert "ADVISOR_GPU_HOUR" in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
     no_second = ("--prometheus", "http://127.0.0.1:9", "--step", "1.5")
-    for options in ((), ("--nvml", "--series", "x"), no_price, no_second):
+    no_placer = ("--prometheus", "http://127.0.0.1:9", "--as", "yarn")
+    for options in ((), ("--nvml", "--series", "x"), no_price, no_second, no_placer):
         assert advisor("audit", *options).code == 2
 
 
