@@ -2,16 +2,13 @@
 
     .venv/bin/python docs/measurements/against.py [--write]  # for the page; three minutes
 
-Pairs and sets measured on an H200, bundled or in own/asked-h200.jsonl; a block has those measured
-in all of its ways. Equal parts are the device plugin's MPS, all that fit is what a placer by memory
-does (HAMi, KAI). The advice is the decision of policy.py among the measured ways and a GPU each: no
-trees have seen the jobs of a pair, and no window of the set is used.
-
-Means over sets, with 95 % of 2,000 draws of jobs, of which a set counts to each of its own alike.
-Energy saved is against a GPU each for the same work, off when it is free; GPU hours saved are 1
-less 1 over the sum of speeds, each at most 1. Of p99s, over those alone, the geometric mean and the
-longest; without limits four servers answered too little to have one, and are left out. Limits are
-those of the policy: 0.4 of the speed alone, a server's demand and five times its p99.
+Pairs and sets measured on an H200, bundled or in own/asked-h200.jsonl, each block in all of its
+ways. Equal parts are the device plugin's MPS, all that fit is what a placer by memory does (HAMi,
+KAI). The advice is the decision of policy.py among the measured ways and a GPU each: no trees have
+seen the jobs of a pair, and no window of the set is used. Means over sets, with 95 % of 2,000 draws
+of jobs, of which a set counts to each of its own alike. Energy saved is against a GPU each for the
+same work, off when free; GPU hours saved are 1 less 1 over the sum of speeds, each at most 1; p99
+is over that alone, the geometric mean and the longest, without four servers that had none.
 """
 
 import json
@@ -26,7 +23,7 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from policy import Measured, Ways, Window, among, measured, questions, saved
+from policy import Measured, Sets, Ways, Window, among, measured, questions, saved
 
 from advisor.core.gpu import WHOLE, Split
 from advisor.decide.decision import decide
@@ -71,7 +68,7 @@ def main() -> None:
         page.write_text(json.dumps(blocks, indent=1) + "\n")
 
 
-def asked() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
+def asked() -> Sets:
     """Sets of own/asked_sets.py, by what each job did alone on the same GPU."""
     alone: dict[tuple[str, str], list[Sequence[float]]] = defaultdict(list)
     found: dict[tuple[str, ...], Ways] = defaultdict(lambda: defaultdict(list))

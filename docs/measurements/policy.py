@@ -58,6 +58,7 @@ ERRORS: list[tuple[str, float]] = []
 end, of logarithms."""
 
 Ways = dict[Split, list["Window"]]
+Sets = Mapping[tuple[str, tuple[str, ...]], Ways]
 
 Chance = tuple[float, bool, float, bool]
 
@@ -152,9 +153,7 @@ def main() -> None:
     print("", *refusals(drawn, model, request), sep="\n")
 
 
-def questions(
-    request: Request, sets: Mapping[tuple[str, tuple[str, ...]], Ways]
-) -> Iterator[tuple[Measured, AnyWay]]:
+def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyWay]]:
     """Sets whose jobs all have a profile on the GPU model, and what predicts each."""
     settings = read_settings()
     model = Registry(settings.home / "models").open_champion()
@@ -194,7 +193,7 @@ def profiles_of(
     return with_known_idle(found, model.manifest.fill)[0].profiles
 
 
-def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
+def measured() -> Sets:
     """Windows by GPU model and jobs."""
     alone: dict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
     for point in (*bundled_reference_points(), *bundled_set_references()):

@@ -1,6 +1,7 @@
 """`advisor audit` from outside: a fake Prometheus and a real one, an exporter, and files."""
 
 import json
+import math
 import re
 import shutil
 import socket
@@ -15,15 +16,21 @@ import exporter
 import pytest
 import requests
 import yaml
+from browsing import Visit, browser, picture
 from command_line import Advisor, in_its_own
 from fake_nvml import FakeNvml
 from metrics_server import Samples, metrics_server
+from playwright.sync_api import Browser
 from reading import answer_of
 from waiting import ending, eventually
 
 from advisor.errors import InputError
 from advisor_audit.sources import read_exporters, record
 from advisor_cli.audit import _alone  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["browser"]
+
+PICTURES = Path(__file__).parents[2] / "build/screenshots"
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
 
@@ -45,21 +52,43 @@ FULL = SMALL | {
 }
 
 
-def cluster(end_s: float, hours: float, every_s: float = 60) -> Samples:
-    """Four small jobs and one that fills its card, of one team, all the time."""
-    times_s = [end_s - HOUR_S * hours + every_s * n for n in range(1, int(hours * 3600 / every_s))]
+WEB = ("team<b>", "web", SMALL, 0.0)
+TEAM = (*[WEB] * 4, ("team<b>", "train", FULL, 0.0))
+"""Team, pod, values and, for servers, by what part they swing."""
+
+SITE = (
+    *[("search", "bert-serve", SMALL, 0.7)] * 2,
+    ("search", "ranker", SMALL, 0.5),
+    *[("vision", "sweep", SMALL, 0.0)] * 3,
+    *[("speech", "whisper", SMALL, 0.0)] * 2,
+    ("llm", "finetune", FULL, 0.0),
+)
+
+
+def cluster(
+    end_s: float,
+    hours: float,
+    every_s: float = 60,
+    pods: Sequence[tuple[str, str, Mapping[str, float], float]] = TEAM,
+) -> Samples:
+    """Four small jobs and one that fills its card, of one team, or others, all the time."""
+    count = int(hours * 3600 / every_s)
+    times = [(n, end_s - HOUR_S * hours + every_s * n) for n in range(1, count)]
     found: list[tuple[dict[str, str], Sequence[tuple[float, float]]]] = []
-    for n, (pod, values) in enumerate([("web", SMALL)] * 4 + [("train", FULL)]):
+    for n, (team, pod, values, swing) in enumerate(pods):
         labels = {
             "UUID": f"GPU-{n}",
             "modelName": MODEL,
             "Hostname": "node1",
-            "namespace": "team<b>",
-            "pod": f"{pod}-7d9c5b6f4d-x2x7{'klmnp'[n]}",
+            "namespace": team,
+            "pod": f"{pod}-7d9c5b6f4d-x2x7{'klmnpqrst'[n]}",
             "container": "main",
         }
         found += [
-            ({"__name__": name, **labels}, [(t, value) for t in times_s])
+            (
+                {"__name__": name, **labels},
+                [(t, value * (1 + swing * math.sin(k) * ("PROF" in name))) for k, t in times],
+            )
             for name, value in values.items()
         ]
     return found
@@ -150,6 +179,37 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     no_placer = ("--prometheus", "http://127.0.0.1:9", "--as", "yarn")
     for options in ((), ("--nvml", "--series", "x"), no_price, no_second, no_placer):
         assert advisor("audit", *options).code == 2
+
+
+@pytest.mark.slow
+def test_the_page_can_be_read_in_each_look(
+    browser: Browser, advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut and no text is pale; what is worth most is in money."""
+    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.5")
+    with (tmp_path / "site.jsonl").open("w") as file:
+        for labels, samples in cluster(1_796_000_000, 48, 300, SITE):
+            values = [[t, f"{v:.4g}"] for t, v in samples]
+            file.write(json.dumps({"metric": labels, "values": values}) + "\n")
+    done = advisor("audit", "--series", "site.jsonl", "--step", "300", "--json")
+    assert done.code == 0, done.err
+    changes = answer_of(done.out)["changes"]
+    assert {one["group"] for one in changes} == {"search", "vision", "speech"}
+    assert [one["saved_cost"]["value"] for one in changes] == sorted(
+        (one["saved_cost"]["value"] for one in changes), reverse=True
+    )
+    assert changes[-1]["tails"] == [None, None]
+    assert max(one["high"] for one in changes[0]["tails"] if one) > 1
+    for look, width in {"light": 1280, "dark": 1280, "phone": 390}.items():
+        scheme = "dark" if look == "dark" else "light"
+        page = browser.new_page(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        visit = Visit(page, f"file://{tmp_path}")
+        page.goto(f"{visit.origin}/audit.html")
+        assert (visit.too_wide(), visit.pale()) == (0, [])
+        picture(page, PICTURES / f"audit-{look}.png")
+        page.close()
 
 
 def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) -> None:
