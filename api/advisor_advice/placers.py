@@ -81,7 +81,7 @@ def pasted(
         raise InputError(
             f"the jobs cannot be written for {placer}",
             why="its words are for NVIDIA GPUs, and jobs that hold one",
-            fix="leave --as out: --how says how to start them by hand",
+            fix="leave --as out: `advisor recommend --how` says how to start them by hand",
         )
     is_mps = split.sharing != "time-sliced"
     if not is_mps and placer in ("ecs", "mps"):

@@ -526,8 +526,8 @@ class _AuditTotals:
         watts = sum(h * self.survey.idle_power_w(key.model) for key, h in hours.items())
         return watts / total / 1000 if total else 0.0
 
-    def sets(self, worlds: Iterable[_Packers]) -> tuple[SharingSet, ...]:
-        """Those worth most: in money, else in GPU hours."""
+    def sets(self, worlds: Iterable[_Packers]) -> tuple[list[SharingSet], list[SharingSet]]:
+        """Those worth most, in money, else in GPU hours; and the first without a common job."""
         by_hour, by_kwh = self.prices.of(HOUR_S, 0.0), self.prices.of(0.0, 3.6e6)
         per_card, per_kw = (by_hour, by_kwh) if self.prices.are_set else (1.0, 0.0)
         worth = defaultdict[tuple[Workload, ...], float](float)
@@ -540,7 +540,13 @@ class _AuditTotals:
         order = sorted(worth, key=lambda jobs: (-worth[jobs], jobs))[:MOST_SETS]
         keys = {team.key for jobs in order for team in of_jobs[jobs]}
         does = [_outcomes(keys, packers, world) for world, packers in enumerate(worlds)]
-        return tuple(self._sharing_set(of_jobs[jobs], does) for jobs in order)
+        sets = [self._sharing_set(of_jobs[jobs], does) for jobs in order]
+        changes, taken = list[SharingSet](), set[Workload]()
+        for one, jobs in zip(sets, order, strict=True):
+            if taken.isdisjoint(jobs) and len(changes) < MOST_CHANGES:
+                changes.append(one)
+                taken.update(jobs)
+        return sets, changes
 
     def _sharing_set(
         self, teams: Sequence[Team], does: Sequence[Mapping[SetKey, Floats]]
@@ -1032,7 +1038,7 @@ def _answer(
         f"{impossible:,} impossible readings are left out, such as {example}": impossible,
     }
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
-    held, jobs, sets = totals.now(), totals.jobs(), totals.sets(worlds)
+    held, jobs, (sets, changes) = totals.now(), totals.jobs(), totals.sets(worlds)
     return Audit(
         made_at=now(),
         held_by=totals.hours.held_by(),
@@ -1053,8 +1059,8 @@ def _answer(
         ),
         now=held,
         shared=totals.shared(held),
-        sets=sets,
-        changes=_changes(sets),
+        sets=tuple(sets),
+        changes=tuple(changes),
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
@@ -1062,16 +1068,6 @@ def _answer(
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
         to_prove=_to_prove(totals.walked.slot_s),
     )
-
-
-def _changes(sets: Iterable[SharingSet]) -> tuple[SharingSet, ...]:
-    taken, found = set[tuple[str, str]](), list[SharingSet]()
-    for one in sets:
-        own = {(one.group, job) for job in one.jobs}
-        if taken.isdisjoint(own) and len(found) < MOST_CHANGES:
-            found.append(one)
-            taken |= own
-    return tuple(found)
 
 
 def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:

@@ -51,7 +51,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         "The first week": audit.changes and _list(_first_week(audit), "ol"),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
-        "Measured: what you may have, and the advice": _measured(),
+        "Measured, against what you may have": _measured(),
         "Who held the GPUs": _held_by(audit.held_by),
         "Who with whom": _sets(audit.sets[:_SETS]),
         "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),

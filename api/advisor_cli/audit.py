@@ -158,14 +158,20 @@ def audit(
         words = _words_for(placer or "", one)
         # YAML of several, which is one stream.
         mark = "--- #" if any(line.startswith("---") for line in words.lines) else "#"
-        say("\n".join((f"{mark} {change_text(one, 1.0)[0]}", *words.lines)))
+        say("\n".join((f"{mark} {_in_line(change_text(one, 1.0)[0])}", *words.lines)))
         if one is found.changes[-1]:
             print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
 
 
 def _words_for(placer: str, one: SharingSet) -> Pasted:
     split = Split(one.limits_percent, "limited" if min(one.limits_percent) < WHOLE else "uncapped")
-    return pasted(placer, one.gpu_model, one.jobs, split, MemoryFit(one.memory_mib, one.card_mib))
+    memory = MemoryFit(one.memory_mib, one.card_mib)
+    return pasted(placer, one.gpu_model, [*map(_in_line, one.jobs)], split, memory)
+
+
+def _in_line(name: str) -> str:
+    """A name that stays in its comment: whoever may start a pod chooses it, and others paste it."""
+    return " ".join(name.split())
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:

@@ -222,7 +222,7 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
                 if named and labels.get("pod", "").startswith("train"):
                     continue
                 if named:
-                    kept = {**labels, "pod": f"a;b-{n // 8}"}
+                    kept = {**labels, "pod": f"a;b\nreboot-{n // 8}"}
                 elif any(word in labels["__name__"] for word in held):
                     continue
                 else:
@@ -238,6 +238,9 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
     pairs = answer_of(found.out)["first_pairs"]
     assert {one["command"] for one in pairs} == {"advisor watch"}, "no name that a job could have"
     assert all(one["saved_w"]["low"] > 0 for one in pairs)
+    told = advisor("audit", "--series", "s.jsonl", "--as", "mps").out
+    assert "COMMAND  # a;b reboot" in told
+    assert "\nreboot" not in told
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:
