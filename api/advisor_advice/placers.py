@@ -14,15 +14,13 @@ from advisor.core.gpu import (
     WHOLE,
     MemoryFit,
     Share,
+    Split,
     of_options,
     read_bound,
     share_environment,
     vendor_of,
 )
-from advisor.decide.decision import Decision
 from advisor.errors import InputError
-from advisor.predict.profiles import hold_several
-from advisor_advice.answers import option_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +59,23 @@ class _Seat:
     variables: Mapping[str, str]
 
 
-def pasted(placer: str, d: Decision) -> Pasted:
+def pasted(
+    placer: str,
+    gpu_model: str,
+    jobs: Sequence[str],
+    split: Split | None,
+    memory: MemoryFit,
+    memory_bounds: Sequence[str | None] = (),
+) -> Pasted:
     """What to give a placer so that jobs share a GPU as advised.
+
+    Args:
+        placer: One of `PLACERS`.
+        gpu_model: Of the GPU that they share.
+        jobs: Their names.
+        split: Of the GPU among them; None: each is to have a GPU of its own.
+        memory: That they need, and what there is of it.
+        memory_bounds: Of each, as its profile has it; empty: none is known.
 
     Raises:
         InputError: there is no such placer, or it cannot place the jobs so.
@@ -72,49 +85,47 @@ def pasted(placer: str, d: Decision) -> Pasted:
             f"{placer!r} is no placer that is known", fix=f"give one of {', '.join(PLACERS)}"
         )
     version, form, cannot = PLACERS[placer]
-    if (way := d.way) is None:
+    if split is None:
         return Pasted(placer=placer, version=version, lines=(), cannot=())
-    if vendor_of(d.profiles[0].gpu_model) == "amd" or hold_several(d.profiles):
+    if vendor_of(gpu_model) == "amd" or split.gpus:
         raise InputError(
             f"the jobs cannot be written for {placer}",
             why="its words are for NVIDIA GPUs, and jobs that hold one",
-            fix="leave --as out: --how says how to start them by hand",
+            fix="leave --as out: `advisor recommend --how` says how to start them by hand",
         )
-    is_mps = way.sharing != "time-sliced"
+    is_mps = split.sharing != "time-sliced"
     if not is_mps and placer in ("ecs", "mps"):
         raise InputError(
             "the jobs should take turns, without MPS",
             why=f"{placer} shares by MPS alone",
             fix="give --as device-plugin, dra, hami, kai, ray or slurm",
         )
-    shares = option_of(way, d).jobs
-    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
-    bounds_mib = [memory.limit_mib(n, 100 / len(shares)) for n in range(len(shares))]
-    bounds = [read_bound(profile.memory_bound) for profile in d.profiles]
+    bounds_mib = [memory.limit_mib(n, 100 / len(jobs)) for n in range(len(jobs))]
+    bounds = [read_bound(of) for of in memory_bounds or [None] * len(jobs)]
     seats = [
         _Seat(
-            job=share.job,
-            percent=(percent := math.ceil(share.share_percent)),
+            job=job,
+            percent=(percent := math.ceil(share)),
             # Rounded down: 1 for all is the most.
-            part=int(1e4 * share.share_percent / sum(s.share_percent for s in shares)) / 1e4,
+            part=int(1e4 * share / sum(split.shares)) / 1e4,
             memory_mib=mib,
             bound=bound,
             variables=bound
             | (
                 share_environment(
-                    Share(percent, memory_mib=mib, below_normal=PRIORITY in share.environment),
-                    None,
-                    "nvidia",
+                    Share(percent, memory_mib=mib, below_normal=is_low), None, "nvidia"
                 )
                 if is_mps
                 else {}
             ),
         )
-        for share, mib, (bound, _) in zip(shares, bounds_mib, bounds, strict=True)
+        for job, (share, is_low), mib, (bound, _) in zip(
+            jobs, split.seats, bounds_mib, bounds, strict=True
+        )
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
-    told = zip(d.profiles, bounds, strict=True)
-    cannot += tuple(f"{profile.job} {of_options(how)}" for profile, (_, how) in told if how)
+    told = zip(jobs, bounds, strict=True)
+    cannot += tuple(f"{job} {of_options(how)}" for job, (_, how) in told if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
@@ -181,7 +192,7 @@ def _ecs(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
         )
     containers = [
         {
-            "name": f"{re.sub(r'[^a-zA-Z0-9_-]', '-', seat.job)}-{number}",
+            "name": f"{_in_ascii(seat.job)}-{number}",
             "resourceRequirements": [
                 {
                     "type": "GPU",
@@ -216,7 +227,7 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "shared-gpu"},
+        "metadata": {"name": (name := f"shared-gpu-{_in_ascii(seats[0].job.lower())}")},
         "spec": {
             "devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
@@ -225,7 +236,7 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
             }
         },
     }
-    named = [{"name": "gpu", "resourceClaimName": "shared-gpu"}]
+    named = [{"name": "gpu", "resourceClaimName": name}]
     uses = [{"name": "gpu", "request": "gpu"}]
     pods = (_pod(seat.job, seat.variables, claims=uses, resourceClaims=named) for seat in seats)
     return (_yaml(claim), *pods)
@@ -293,6 +304,10 @@ def _pod(
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
+
+
+def _in_ascii(name: str) -> str:
+    return re.sub("[^a-zA-Z0-9-]+", "-", name).strip("-")
 
 
 def _named(variables: Mapping[str, str]) -> list[dict[str, str]]:

@@ -130,7 +130,7 @@ def saved(walked: Walked, packers: _Packers, worlds: Iterable[_Packers]) -> Save
     """What was packed, and how packing in each world differs from that."""
     slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
     all_slots, sampled = (
-        _sum(sets, _outcomes(sets, packers, 0))[:, :1]
+        _sum(sets, _outcomes(sets, packers, 0))[:2, :1]
         for sets in (slots, _merged(slot.sets for slot in walked.sample))
     )
     found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds)]
@@ -158,7 +158,7 @@ def _in_world(walked: Walked, packers: _Packers, world: int) -> tuple[Floats, Fl
     fullest = zip(walked.top, top, strict=True)
     cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
     most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
-    return _sum(sample, does), np.ceil(most - 1e-9)
+    return _sum(sample, does)[:2], np.ceil(most - 1e-9)
 
 
 def _packed_slot(slot: SlotCards, packers: _Packers) -> Counter[SetKey]:
@@ -178,14 +178,14 @@ def _merged(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
 
 
 def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floats:
-    """Shape (2, 1 + draws)."""
-    return sum((n * does[key] for key, n in weights.items()), np.zeros((2, 1 + _DRAWS)))
+    """Shape (3, 1 + draws); of the last the sum says nothing."""
+    return sum((n * does[key] for key, n in weights.items()), np.zeros((3, 1 + _DRAWS)))
 
 
 def _outcomes(sets: Iterable[SetKey], packers: _Packers, world: int) -> dict[SetKey, Floats]:
-    """Cards that each set frees, and watts that it saves for the same work, freed cards off.
+    """Cards that each set frees, watts that it saves for the same work, and its lowest speed.
 
-    Shape (2, 1 + draws) each, by the law first.
+    Freed cards are off. Shape (3, 1 + draws) each, by the law first.
     """
     random = np.random.default_rng(world)
     common = {name: random.standard_normal(_DRAWS) for name in ENERGY_ERRORS}
@@ -210,7 +210,7 @@ def _outcome(one: PackedSet, speed: Floats, energy: Floats) -> Floats:
     behind = ((1 - _centred(speeds)) * batch * stays).sum(axis=0).clip(0) * (together > 0)
     part = together / (len(one.members) - 1)
     saved_w = part * (one.alone_w - _centred((one.power_w + one.lag_w) / energy))
-    return np.array([together - behind, saved_w])
+    return np.array([together - behind, saved_w, speeds.min(axis=0)])
 
 
 def _centred(values: Floats) -> Floats:
@@ -256,6 +256,7 @@ class _ReadSpan:
 
     Attributes:
         slot_s: Length of the slots in which jobs are packed.
+        months: What was read, in months of `MONTH_H`.
         requests: Asked of the server.
         waits: How often it was busy, or not there.
         impossible: Readings that no card can show; they are left out.
@@ -266,6 +267,7 @@ class _ReadSpan:
     end: str
     step_s: float
     slot_s: float
+    months: float
     within: str
     objective: str
     min_speed: float
@@ -342,13 +344,19 @@ class _Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingSet:
-    """Jobs that could have shared a card.
+    """Jobs that could have shared a card; its ranges are of 90 %.
 
     Attributes:
         hours: In which they ran at the same time and are taken to share.
-        speeds: Of each, relative to its own alone.
+        speeds: Of each, relative to its own alone, as they shared for most of these hours.
         limits_percent: MPS share of each; 100 is no limit.
-        saved_w: For the same work, freed cards off.
+        memory_mib: That each needs at most.
+        card_mib: Memory of the card; None: unknown.
+        freed_hours: GPU hours, less those in which what lags behind is done.
+        saved_kwh: For the same work, freed cards off.
+        saved_cost: None: nothing has a price.
+        slowest: Speed of the job that loses most.
+        tails: Times its p99 alone of each that looks like a server; None: of others.
     """
 
     basis: _AuditBasis
@@ -358,8 +366,14 @@ class SharingSet:
     hours: float
     speeds: tuple[float, ...]
     limits_percent: tuple[float, ...]
+    memory_mib: tuple[float, ...]
+    card_mib: float | None
     power_w: float
-    saved_w: float
+    freed_hours: Interval
+    saved_kwh: Interval
+    saved_cost: Interval | None
+    slowest: Interval
+    tails: tuple[Interval | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,10 +425,11 @@ class HostSet:
     command: str
 
 
-MOST_JOBS, MOST_SETS, MOST_PAIRS = 500, 100, 3
-"""Jobs and sets that are listed, those with the most hours first; pairs to begin with."""
+MOST_JOBS, MOST_SETS, MOST_PAIRS, MOST_CHANGES = 500, 100, 3, 3
+"""Jobs that are listed, those with the most hours first; sets, those worth most first; pairs to
+begin with; sets to change first."""
 
-HOUR_S = 3600.0
+HOUR_S, MONTH_H = 3600.0, 730.0
 
 
 @dataclass(slots=True)
@@ -560,23 +575,59 @@ class _AuditTotals:
         watts = sum(h * self.survey.idle_power_w(key.model) for key, h in hours.items())
         return watts / total / 1000 if total else 0.0
 
-    def sets(self) -> tuple[SharingSet, ...]:
-        """Those with the most hours."""
-        order = sorted(self.walked.teams.items(), key=lambda item: (-item[1], item[0]))
-        return tuple(
-            SharingSet(
-                basis=self._basis(team.key),
-                jobs=tuple(job.name for job in team.jobs),
-                group=team.jobs[0].group,
-                gpu_model=team.key.model,
-                hours=hours,
-                speeds=one.speeds,
-                limits_percent=one.shares,
-                power_w=one.power_w,
-                saved_w=one.saved_w,
-            )
-            for team, hours in order[:MOST_SETS]
-            for one in [self._set(team.key)]
+    def sets(self, worlds: Iterable[_Packers]) -> tuple[list[SharingSet], list[SharingSet]]:
+        """Those worth most, in money, else in GPU hours; and the first without a common job."""
+        by_hour, by_kwh = self.prices.of(HOUR_S, 0.0), self.prices.of(0.0, 3.6e6)
+        per_card, per_kw = (by_hour, by_kwh) if self.prices.are_set else (1.0, 0.0)
+        worth = defaultdict[tuple[Workload, ...], float](float)
+        of_jobs = defaultdict[tuple[Workload, ...], list[Team]](list)
+        for team, hours in self.walked.teams.items():
+            one, jobs = self._set(team.key), tuple(sorted(team.jobs))
+            freed = len(jobs) - 1 - one.lag_cards
+            worth[jobs] += hours * (per_card * freed + per_kw * one.saved_w / 1000)
+            of_jobs[jobs].append(team)
+        order = sorted(worth, key=lambda jobs: (-worth[jobs], jobs))[:MOST_SETS]
+        keys = {team.key for jobs in order for team in of_jobs[jobs]}
+        does = [_outcomes(keys, packers, world) for world, packers in enumerate(worlds)]
+        sets = [self._sharing_set(of_jobs[jobs], does) for jobs in order]
+        changes, taken = list[SharingSet](), set[Workload]()
+        for one, jobs in zip(sets, order, strict=True):
+            if taken.isdisjoint(jobs) and len(changes) < MOST_CHANGES:
+                changes.append(one)
+                taken.update(jobs)
+        return sets, changes
+
+    def _sharing_set(
+        self, teams: Sequence[Team], does: Sequence[Mapping[SetKey, Floats]]
+    ) -> SharingSet:
+        """One set, whatever its jobs were from hour to hour."""
+        hours, seen, prices = self.walked.teams, self.survey.seen, self.prices
+        most = max(teams, key=lambda team: (hours[team], team))
+        one, jobs, model = self._set(most.key), most.jobs, most.key.model
+        table = np.array(
+            [sum(hours[team] * of_world[team.key] for team in teams) for of_world in does]
+        )
+        cost = prices.of(HOUR_S, 0.0) * table[:, 0] + prices.of(0.0, 3600.0) * table[:, 1]
+        longer = P99_ERRORS[one.of_class].times
+        return SharingSet(
+            basis=self._basis(most.key),
+            jobs=tuple(job.name for job in jobs),
+            group=jobs[0].group,
+            gpu_model=model,
+            hours=sum(hours[team] for team in teams),
+            speeds=one.speeds,
+            limits_percent=one.shares,
+            memory_mib=tuple(seen[job].memory_mib for job in jobs),
+            card_mib=self.survey.memory_mib(model),
+            power_w=one.power_w,
+            freed_hours=interval(table[:, 0]),
+            saved_kwh=interval(table[:, 1] / 1000),
+            saved_cost=interval(cost) if prices.are_set else None,
+            slowest=interval(np.array([of_world[most.key][2] for of_world in does])),
+            tails=tuple(
+                longer(tail) if seen[job].is_server else None
+                for job, tail in zip(jobs, one.longer, strict=True)
+            ),
         )
 
     def jobs(self) -> tuple[SeenJob, ...]:
@@ -761,6 +812,7 @@ class Audit:
 
     Attributes:
         held_by: Labels that said who held a GPU, those with the most hours first.
+        changes: The sets worth most that can all be made: no two have a job in common.
         left_out: Jobs that are not listed, since there are many.
         first_pairs: To begin with, the best first.
         kept: Jobs of which what was seen is kept under their names, for advice.
@@ -774,12 +826,19 @@ class Audit:
     held_by: tuple[HeldBy, ...]
     shared: _Shared
     sets: tuple[SharingSet, ...]
+    changes: tuple[SharingSet, ...]
     jobs: tuple[SeenJob, ...]
     left_out: int
     first_pairs: tuple[HostSet, ...]
     kept: int
     not_seen: tuple[str, ...]
     to_prove: tuple[str, ...]
+
+    @property
+    def left_hours(self) -> Mapping[str, float]:
+        """GPU hours that stay as they are, by why, the most first."""
+        left = {**self.shared.apart_hours, "no readings": self.now.unseen_hours}
+        return dict(sorted(((why, h) for why, h in left.items() if h), key=lambda item: -item[1]))
 
 
 Source: TypeAlias = Prometheus | SeriesFile
@@ -1043,7 +1102,7 @@ def _answer(
         f"{impossible:,} impossible readings are left out, such as {example}": impossible,
     }
     begin, end = (to_text(datetime.fromtimestamp(s, UTC)) for s in (source.begin_s, source.end_s))
-    held, jobs = totals.now(), totals.jobs()
+    held, jobs, (sets, changes) = totals.now(), totals.jobs(), totals.sets(worlds)
     return Audit(
         made_at=now(),
         held_by=totals.hours.held_by(),
@@ -1053,6 +1112,7 @@ def _answer(
             end=end,
             step_s=source.step_s,
             slot_s=totals.walked.slot_s,
+            months=(source.end_s - source.begin_s) / HOUR_S / MONTH_H,
             within=wanted.within,
             objective=wanted.objective,
             min_speed=wanted.limits.policy.min_speed,
@@ -1063,7 +1123,8 @@ def _answer(
         ),
         now=held,
         shared=totals.shared(held),
-        sets=totals.sets(),
+        sets=tuple(sets),
+        changes=tuple(changes),
         jobs=jobs,
         left_out=len(totals.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),

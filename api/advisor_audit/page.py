@@ -1,8 +1,10 @@
-"""An audit as one page of HTML: who pays reads the first screen, an operator the rest.
+"""An audit as one page of HTML: who decides reads the first screens, an operator the rest.
 
 Nothing is fetched and nothing runs: it can be mailed, printed and kept.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from html import escape
@@ -11,9 +13,9 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.audit import Audit, HeldBy, HostSet, SeenJob, SharingSet
+from advisor_audit.audit import MONTH_H, Audit, HeldBy, HostSet, SeenJob, SharingSet
 
-_STYLE = Path(__file__).with_name("page.css")
+_STYLE, _AGAINST = (Path(__file__).with_name(name) for name in ("page.css", "against.json"))
 
 # Rows of tables; JSON has more.
 _SETS, _JOBS = 30, 100
@@ -46,6 +48,11 @@ def _parts(audit: Audit) -> Iterator[str]:
     )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
+        "The changes worth most": audit.changes and _changes(audit),
+        "The first week": audit.changes and _list(_first_week(audit), "ol"),
+        "What was not seen": _list(audit.not_seen),
+        "What only a launch would show": _list(audit.to_prove),
+        "Measured, against what you may have": _measured(),
         "Who held the GPUs": _held_by(audit.held_by),
         "Who with whom": _sets(audit.sets[:_SETS]),
         "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
@@ -54,8 +61,6 @@ def _parts(audit: Audit) -> Iterator[str]:
         "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
         "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
-        "What was not seen": _list(audit.not_seen),
-        "What only a launch would show": _list(audit.to_prove),
     }
     yield from (f"<h2>{title}</h2>\n{content}" for title, content in sections.items() if content)
     yield "<h2>About this audit</h2>"
@@ -75,6 +80,7 @@ def _parts(audit: Audit) -> Iterator[str]:
 
 def _first(audit: Audit) -> Iterator[str]:
     now, shared, word = audit.now, audit.shared, _word(audit.shared.basis)
+    months = audit.span.months
     days = (_moment(audit.span.end) - _moment(audit.span.begin)).total_seconds() / 86400
     span = f"{days:.3g} days" if days >= 2 else f"{24 * days:.3g} hours"
     end = f"{_moment(audit.span.end):%Y-%m-%d %H:%M} UTC"
@@ -85,11 +91,15 @@ def _first(audit: Audit) -> Iterator[str]:
         f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
     )
     tiles: Sequence[tuple[str, float | None, Interval | None]] = (
+        (
+            "Money a month",
+            now.cost and now.cost / months,
+            shared.cost and shared.cost.times(1 / months),
+        ),
         ("GPUs, most at once", now.cards, shared.cards),
         ("GPU hours", now.gpu_hours, shared.gpu_hours),
-        ("kWh, freed GPUs off", now.kwh, shared.kwh),
-        ("kWh, freed GPUs idle", now.kwh, shared.kwh_idle),
-        ("Money", now.cost, shared.cost),
+        ("kWh, freed off", now.kwh, shared.kwh),
+        ("kWh, freed idle", now.kwh, shared.kwh_idle),
     )
     yield "<dl class=tiles>"
     yield from (
@@ -100,6 +110,8 @@ def _first(audit: Audit) -> Iterator[str]:
         if before is not None and after is not None
     )
     yield "</dl>"
+    if now.cost is None:
+        yield f"<p>{_text(NO_PRICE)}</p>"
     free = f"{now.free_hours:,.0f} GPU hours"
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
@@ -111,18 +123,22 @@ def _first(audit: Audit) -> Iterator[str]:
     yield f"<p class=soft>{words}.</p>"
 
 
+NO_PRICE = (
+    "Money a month: not known. Set ADVISOR_GPU_HOUR, what a GPU costs an hour, or ADVISOR_KWH, and "
+    "ask again."
+)
+
+
 def headline(audit: Audit) -> str:
-    """One sentence for who pays."""
+    """One sentence for who decides."""
     now, shared = audit.now, audit.shared
     freed = now.cards - shared.cards.value
     hours = 1 - shared.gpu_hours.value / now.gpu_hours if now.gpu_hours else 0.0
     if now.kwh is None or shared.kwh is None:
         return "Nothing can be said of sharing here: no power was read"
     kwh = 1 - shared.kwh.value / now.kwh if now.kwh else 0.0
-    all_hours = now.gpu_hours + now.unseen_hours
-    left = {**shared.apart_hours, "no readings": now.unseen_hours}
-    seen = sorted(((h, why) for why, h in left.items() if h > 0.02 * all_hours), reverse=True)
-    why = ", ".join(f"{_hours(h)} {why}" for h, why in seen)
+    all_hours, left = now.gpu_hours + now.unseen_hours, audit.left_hours
+    why = ", ".join(f"{_hours(h)} {why}" for why, h in left.items() if h > 0.02 * all_hours)
     if freed < 1 and hours < 0.02:
         if sum(left.values()) > all_hours / 2:
             return f"Most of {_hours(all_hours)} GPU hours are left as they are: {why}"
@@ -133,10 +149,75 @@ def headline(audit: Audit) -> str:
     else:
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
-            f"({shared.basis}): {less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy "
-            "with freed GPUs off"
+            f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "
+            f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy"
         )
     return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
+
+
+def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Who would share, what that saves a month, and what may go wrong."""
+    limited = counted(map(_limited, one.jobs, one.limits_percent))
+    worth = ((one.saved_cost, "in money"), (one.freed_hours, "GPU hours"), (one.saved_kwh, "kWh"))
+    saves = (f"{_between(of, months)} {unit}" for of, unit in worth if of)
+    late = (
+        f"p99 of {job} {tail.value:.1f} times that alone ({tail.low:.1f} to {tail.high:.1f})"
+        for job, tail in dict(zip(one.jobs, one.tails, strict=True)).items()
+        if tail
+    )
+    of_card = "" if one.card_mib is None else f" of {one.card_mib / 1024:,.0f}"
+    slowest = (100 * end for end in (one.slowest.value, one.slowest.low, one.slowest.high))
+    risks = (
+        f"a fault of one job ends all {len(one.jobs)}",
+        "the slowest keeps {:.0f} % ({:.0f} to {:.0f})".format(*slowest),
+        *late,
+        f"{sum(one.memory_mib) / 1024:,.0f}{of_card} GiB in use",
+    )
+    return f"{limited} on one {one.gpu_model}", tuple(saves), risks
+
+
+def _between(of: Interval, months: float) -> str:
+    value, low, high = (f"{end / months:,.0f}" for end in (of.value, of.low, of.high))
+    return f"{value} ({low} to {high})"
+
+
+def _first_week(audit: Audit) -> Iterator[str]:
+    """What to do from day to day, so that little is at risk before much is known."""
+    first, job = audit.changes[0], audit.changes[0].jobs[0]
+    yield (
+        f"Day 1, measure: `advisor watch --for 120` on the host of {job} keeps what it sees of "
+        "each job alone; `advisor profile` with its command measures every limit, which narrows "
+        "the ranges."
+        if first.basis == "estimated"
+        else f"Day 1, look again: {counted(first.jobs)} have full profiles; `advisor drift` says "
+        "whether they are still right."
+    )
+    yield (
+        f"Day 2, share one GPU: {audit.first_pairs[0].command}. Of short runs and no servers, this "
+        "is the pair that is surest to save."
+        if audit.first_pairs
+        else "Day 2, share one GPU, for tests: no pair without servers is sure to save, so begin "
+        "with copies of the first change that nobody waits for."
+    )
+    tails = [
+        f"p99 of {name} over {tail.high:.1f} times that alone"
+        for name, tail in dict(zip(first.jobs, first.tails, strict=True)).items()
+        if tail
+    ]
+    stops = [f"a job keeps less than {100 * first.slowest.low:.0f} % of its speed", *tails]
+    yield (
+        "Days 3 and 4, the first change: this audit with `--as PLACER` prints what to paste. Leave "
+        f"a GPU free to go back to, and go back where {', or '.join(stops)}: that is outside the "
+        "range."
+    )
+    yield (
+        "Day 5, compare: the same audit over these days counts GPUs that are shared already, with "
+        "their hours and energy; `advisor launches` has predicted beside observed."
+    )
+    yield (
+        "Days 6 and 7: where the first change kept its ranges, make the next. Where it did not, "
+        "profile the job that was off, and audit again before the next."
+    )
 
 
 def _hours(hours: float) -> str:
@@ -145,7 +226,7 @@ def _hours(hours: float) -> str:
 
 def _text(of: str) -> str:
     """As HTML; what would steer the terminal of who looks at the file is shown instead."""
-    return escape(printable(of))
+    return escape(printable(of)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _word(word: str) -> str:
@@ -161,7 +242,9 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
     lines = [[*row] for row in rows]
     if not lines:
         return "<p>None.</p>"
-    numbers = [all(line[n][:1] in "0123456789-" for line in lines) for n in range(len(heads))]
+    numbers = [
+        n > 0 and all(line[n][:1] in "0123456789-" for line in lines) for n in range(len(heads))
+    ]
     kinds = [' class="n"' if is_number else "" for is_number in numbers]
     head = "".join(f'<th scope="col"{k}>{_text(h)}</th>' for h, k in zip(heads, kinds, strict=True))
     body = "".join(
@@ -174,18 +257,57 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
     )
 
 
+def _changes(audit: Audit) -> str:
+    """The sets worth most, each with its risk."""
+    freed = sum(one.freed_hours.value for one in audit.changes)
+    whole = audit.now.gpu_hours - audit.shared.gpu_hours.value
+    part = f"They free {100 * freed / whole:.0f} % of what sharing would. " if whole > 0 else ""
+    items = "".join(
+        f"<li><h3>{_text(who)}</h3><p>Saved a month, {_word(one.basis)}</p>{_list(saves)}"
+        f"<p>At risk</p>{_list(risks)}</li>"
+        for one in audit.changes
+        for who, saves, risks in [change_text(one, audit.span.months)]
+    )
+    said = f"{part}A month has {MONTH_H:.0f} hours, ranges are of 90 %, freed GPUs are off."
+    return f"<p>{_text(said)}</p><ol class=changes>{items}</ol>"
+
+
+def _measured() -> str:
+    """What ways of sharing gave where they were measured, written by docs/measurements."""
+    tables = (
+        _table(one["measured"], ("way", *one["heads"]), ([*map(_text, row)] for row in one["rows"]))
+        for one in json.loads(_AGAINST.read_text())
+    )
+    said = (
+        "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "
+        "parts are the device plugin's MPS, all that fit is what KAI and HAMi do without limits on "
+        "compute. Limits are 40 % of the speed alone, what a server is asked for, and five times "
+        "its p99 alone; energy is counted a second time with nothing saved where one is broken."
+    )
+    return f"<p>{_text(said)}</p>{''.join(tables)}"
+
+
 def _sets(sets: Sequence[SharingSet]) -> str:
     return _table(
-        "Sets that could have shared a GPU, those with the most hours together first. Speeds are "
-        "of that alone; a job behind whose name @50 stands would have an MPS share of 50 %.",
-        ("jobs, each with its speed", "whose", "hours", "W", "W saved", "known"),
+        "Sets that could have shared a GPU, those worth most first. Speeds are of that alone; a "
+        "job behind whose name @50 stands would have an MPS share of 50 %.",
+        (
+            "jobs, each with its speed",
+            "whose",
+            "hours",
+            "W",
+            "GPU hours freed",
+            "kWh less",
+            "known",
+        ),
         (
             (
                 _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
                 _text(one.group or "-"),
                 f"{one.hours:,.1f}",
                 f"{one.power_w:.0f}",
-                f"{one.saved_w:.0f}",
+                f"{one.freed_hours.value:,.1f}",
+                f"{one.saved_kwh.value:,.1f}",
                 _word(one.basis),
             )
             for one in sets
@@ -211,8 +333,11 @@ def _held_by(labels: Sequence[HeldBy]) -> str:
 
 
 def _member(job: str, speed: float, share: float) -> str:
-    limit = f"@{share:.0f}" if share < WHOLE else ""
-    return f"{job}{limit} {100 * speed:.0f}\N{NO-BREAK SPACE}%"
+    return f"{_limited(job, share)} {100 * speed:.0f} %"
+
+
+def _limited(job: str, share: float) -> str:
+    return f"{job}@{share:.0f}" if share < WHOLE else job
 
 
 def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
@@ -279,5 +404,7 @@ def _pairs(pairs: Sequence[HostSet]) -> str:
     )
 
 
-def _list(sentences: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_text(one)}</li>" for one in sentences) + "</ul>"
+def _list(sentences: Iterable[str], kind: str = "ul") -> str:
+    """Sentences; what stands between backquotes is code."""
+    texts = (re.sub("`(.*?)`", r"<code>\1</code>", _text(one)) for one in sentences)
+    return f"<{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</{kind}>"

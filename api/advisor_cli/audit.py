@@ -15,18 +15,22 @@ import requests
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from advisor.core.gpu import WHOLE, MemoryFit, Split
 from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
-from advisor.core.wording import count_of
+from advisor.core.wording import listed
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
+from advisor.formats.wire import to_plain
+from advisor.predict.sets import MEASURED_ON
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
+from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.profiles import own_profiles
-from advisor_audit.audit import Audit, Source, TellProgress, Wanted
+from advisor_audit.audit import Audit, SharingSet, Source, TellProgress, Wanted
 from advisor_audit.audit import audit as make_audit
 from advisor_audit.owners import Family, families_of
-from advisor_audit.page import headline, page
+from advisor_audit.page import NO_PRICE, change_text, headline, page
 from advisor_audit.sources import (
     EVERY_S,
     Prometheus,
@@ -38,7 +42,7 @@ from advisor_audit.sources import (
     see_exporters,
     session_for,
 )
-from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_screen, say
+from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_list, print_screen, say
 from advisor_cli.progress import progress
 from advisor_data import open_store
 from advisor_models.one_window import bundled_head
@@ -82,6 +86,10 @@ def audit(
     ] = None,
     profiles: ProfilesOption = None,
     keep: Annotated[Path | None, typer.Option(help="Write all series that are read there")] = None,
+    placer: Annotated[
+        str | None,
+        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +106,8 @@ def audit(
             fix="give --prometheus URL, --dcgm URL, --nvml or --series FILE",
         )
     settings = read_settings()
+    if placer:
+        pasted(placer, "", (), None, MemoryFit((), None))  # refuses one that is not known
     if objective == COST:
         priced(ADVISED[COST], settings.policy.prices)  # refuses it where nothing has a price
     policy = settings.policy
@@ -139,8 +149,29 @@ def audit(
     if points:
         with open_store(settings.database_url, settings.home) as store:
             store.add(points)
-    screen = Said(headline=headline(found), lines=tuple(_lines(found, out)))
-    say(as_json_text(found)) if as_json else print_screen(screen)
+    if as_json:
+        words = placer and [_words_for(placer, one) for one in found.changes]
+        say(as_json_text({**to_plain(found), "placer": words} if words else found))
+        return
+    console = print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
+    for one in found.changes if placer else ():
+        words = _words_for(placer or "", one)
+        # YAML of several, which is one stream.
+        mark = "--- #" if any(line.startswith("---") for line in words.lines) else "#"
+        say("\n".join((f"{mark} {_in_line(change_text(one, 1.0)[0])}", *words.lines)))
+        if one is found.changes[-1]:
+            print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
+
+
+def _words_for(placer: str, one: SharingSet) -> Pasted:
+    split = Split(one.limits_percent, "limited" if min(one.limits_percent) < WHOLE else "uncapped")
+    memory = MemoryFit(one.memory_mib, one.card_mib)
+    return pasted(placer, one.gpu_model, [*map(_in_line, one.jobs)], split, memory)
+
+
+def _in_line(name: str) -> str:
+    """A name that stays in its comment: whoever may start a pod chooses it, and others paste it."""
+    return " ".join(name.split())
 
 
 def _remove_pages(folder: Path, pattern: str) -> None:
@@ -231,41 +262,53 @@ def _open(path: Path | None) -> AbstractContextManager[IO[bytes] | None]:
         return path.open("ab")
 
 
+# In the place of names of lines.
+_CHANGES = ("First", "Second", "Third")
+
+
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
-    now, shared = found.now, found.shared
-    kwh = "energy not read" if now.kwh is None else f"{now.kwh:,.0f} kWh"
-    hours = f"{now.gpu_hours:,.0f} GPU hours"
-    yield "Today", f"{now.cards:,} GPUs at once at most, {hours}, {kwh} (measured)"
-    of_label = (
-        f"{one.gpu_hours:,.3g} GPU hours by {one.label or 'no label'} ({one.taken_for}"
-        + (f", {count_of(one.jobs, 'job')})" if one.jobs else ")")
-        for one in found.held_by
-    )
-    yield "Held", "; ".join(of_label)
-    if shared.kwh is not None and shared.kwh_idle is not None:
-        yield (
-            "Shared",
-            (
-                f"{_range(shared.cards)} GPUs, {_range(shared.gpu_hours)} GPU hours, "
-                f"{_range(shared.kwh)} kWh with freed GPUs off, {_range(shared.kwh_idle)} with "
-                f"them idle ({shared.basis}; ranges of 90 %)"
-            ),
-        )
-    if now.cost is not None and shared.cost is not None:
-        yield "Cost", f"{_range(shared.cost)} instead of {now.cost:,.0f} ({shared.basis})"
+    now, shared, months = found.now, found.shared, found.span.months
+    yield "", f"{'today':>9}{'shared':>9}{'range':>18}"
+    yield _row("GPUs", now.cards, shared.cards, "most at once")
+    yield _row("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours")
+    if now.kwh is not None and shared.kwh and shared.kwh_idle:
+        yield _row("kWh", now.kwh, shared.kwh, "freed GPUs off")
+        yield _row("", now.kwh, shared.kwh_idle, "freed GPUs idle")
+    if now.cost is not None and shared.cost:
+        yield _row("Money", now.cost / months, shared.cost.times(1 / months), "a month")
+    else:
+        yield "Money", NO_PRICE.removeprefix("Money a month: ")
+    for name, one in zip(_CHANGES, found.changes, strict=False):
+        who, saves, risks = change_text(one, months)
+        yield name, f"put {who}: {', '.join(saves)} less a month"
+        yield "", f"at risk: {'; '.join(risks)}"
     fills = Counter(job.fills for job in found.jobs)
     said = {
-        "do not fill a card": fills[False],
+        "leave most of a GPU unused": fills[False],
         "fill one": fills[True],
         "may or may not: no SM activity was read": fills[None],
+        "look like servers": sum(job.is_server for job in found.jobs),
     }
-    told = "".join(f"; {count:,} {what}" for what, count in said.items() if count)
+    told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,} seen{told}{known}"
-    yield from (
-        ("Begin", f"{one.command}   # {_range(one.saved_w)} W less") for one in found.first_pairs
-    )
-    yield "More", f"{out} (page), {out.with_suffix('.json')}"
+    yield "Jobs", f"{len(found.jobs) + found.left_out:,}: {told}{known}"
+    held = (f"{one.label or 'no label'} {one.gpu_hours:,.3g} h" for one in found.held_by)
+    yield "Held by", ", ".join(held)
+    if left := found.left_hours:
+        hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
+        yield "Unseen", f"GPU hours that stay as they are: {hours}"
+    if strangers := sorted({job.gpu_model for job in found.jobs} - {*MEASURED_ON}):
+        yield "Unsure", f"no set was ever measured on {listed(strangers)}"
+    for one in found.first_pairs[:1]:
+        yield "Next", f"{one.command}   # {_range(one.saved_w)} W less"
+    yield "Page", f"{out}, and {out.with_suffix('.json')}"
+
+
+def _row(name: str, today: float, shared: Interval, note: str) -> tuple[str, str]:
+    """A row of the table: today, shared, its range, and what that is less."""
+    ends = f"{shared.low:,.0f} to {shared.high:,.0f}"
+    less = f"{100 * (shared.value / today - 1):+.0f} %" if today else ""
+    return name, f"{today:9,.0f}{shared.value:9,.0f}{ends:>18}{less:>8}  {note}"
 
 
 def _range(of: Interval) -> str:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
@@ -111,7 +111,7 @@ def recommend(
     given, told = found
     if asked.gpu_uuid is not None and told.card is None:
         say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
-    words = placer and pasted(placer, given.decision)
+    words = placer and _words_for(placer, given.decision)
     if as_json:
         say(as_json_text({**to_plain(told), "placer": words} if words else told))
         return
@@ -121,6 +121,13 @@ def recommend(
     _show(given, details)
     if asked.components:
         _show_parts(told)
+
+
+def _words_for(placer: str, d: Decision) -> Pasted:
+    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
+    jobs, split = [p.job for p in d.profiles], d.way and d.way.split
+    bounds = [p.memory_bound for p in d.profiles]
+    return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
 
 
 def _show_pasted(given: ModelAdvice, words: Pasted) -> None:

@@ -58,18 +58,19 @@ ERRORS: list[tuple[str, float]] = []
 end, of logarithms."""
 
 Ways = dict[Split, list["Window"]]
+Sets = Mapping[tuple[str, tuple[str, ...]], Ways]
 
 Chance = tuple[float, bool, float, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, p99 latencies, ms, and work per joule."""
+    """What was measured: energy saved, relative speeds, and p99s (alone NaN: no server)."""
 
     saved: float
     speeds: tuple[float, ...]
     p99_ms: tuple[float | None, ...]
-    per_joule: float
+    alone_ms: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +128,7 @@ def main() -> None:
     settings = read_settings()
     request = Request(policy=settings.policy)
     found: list[tuple[Measured, Answer]] = []
-    for of_set, predictor in questions(request):
+    for of_set, predictor in questions(request, measured()):
         found.append((of_set, answered(of_set, predictor, request)))
         print(*of_set.jobs, "{0.saved:.3f} of {0.best:.3f}".format(found[-1][1]), file=sys.stderr)
     jobs = sorted({job for job, _ in ERRORS})
@@ -152,13 +153,13 @@ def main() -> None:
     print("", *refusals(drawn, model, request), sep="\n")
 
 
-def questions(request: Request) -> Iterator[tuple[Measured, AnyWay]]:
+def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyWay]]:
     """Sets whose jobs all have a profile on the GPU model, and what predicts each."""
     settings = read_settings()
     model = Registry(settings.home / "models").open_champion()
     points, without_profile = read_measured(None, None), 0
     rows = make_training_set(points.pairs, points.profiled, points.references).rows
-    for (gpu_model, jobs), ways in sorted(measured().items(), key=itemgetter(0)):
+    for (gpu_model, jobs), ways in sorted(sets.items(), key=itemgetter(0)):
         try:
             profiles = profiles_of(jobs, gpu_model, settings, model)
         except InputError:
@@ -192,7 +193,7 @@ def profiles_of(
     return with_known_idle(found, model.manifest.fill)[0].profiles
 
 
-def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
+def measured() -> Sets:
     """Windows by GPU model and jobs."""
     alone: dict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
     for point in (*bundled_reference_points(), *bundled_set_references()):
@@ -213,7 +214,9 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
                 saved=1 - point.power_w / work_w if work_w else -1.0,
                 speeds=tuple(speeds),
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
-                per_joule=sum(speeds) / point.power_w,
+                alone_ms=tuple(
+                    statistics.median(p.latency_p99_ms or math.nan for p in own) for own in ours
+                ),
             )
         )
     return found

@@ -1,10 +1,10 @@
 """Makes the pictures of docs/pages.md from those that the tests of the pages took.
 
-    make test ARGS=tests/integration/test_pages.py
+    make test ARGS="tests/integration/test_pages.py tests/integration/test_audit_command.py"
     .venv/bin/python docs/pages/renew.py
 
-Look at them before committing. The launch in them is made up; all other numbers are those of the
-bundled measurements and the bundled model, a job `mine` of the tests among them.
+Look at them before committing. The launch and the audited site are made up; all other numbers are
+those of the bundled measurements and the bundled model, a job `mine` of the tests among them.
 """
 
 from pathlib import Path
@@ -31,6 +31,7 @@ HEIGHTS = {
     "launches-light": 500,
     "launch-light": 1500,
     "launch-phone": 1900,
+    "audit-light": 1900,
 }
 """Each picture, and how many pixels of it are shown at most."""
 

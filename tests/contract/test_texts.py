@@ -1,6 +1,7 @@
 """What the tracked files say: nothing about one machine, and a lock that fits the project."""
 
 import importlib
+import json
 import re
 import runpy
 import shutil
@@ -122,6 +123,13 @@ def test_lock_covers_the_project() -> None:
         for each in wanted
         if pins.get(canonicalize_name(each.name), "") not in each.specifier
     ]
+
+
+def test_the_page_of_an_audit_has_the_table_that_was_measured() -> None:
+    measured = (ROOT / "docs/measurements/audit.md").read_text()
+    for block in json.loads((ROOT / "api/advisor_audit/against.json").read_text()):
+        assert block["measured"] in measured
+        assert all(f"|{'|'.join(row)}|" in measured for row in block["rows"])
 
 
 def test_cards_say_what_is_there() -> None:

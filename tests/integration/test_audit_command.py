@@ -1,6 +1,7 @@
 """`advisor audit` from outside: a fake Prometheus and a real one, an exporter, and files."""
 
 import json
+import math
 import re
 import shutil
 import socket
@@ -14,15 +15,22 @@ from typing import Any
 import exporter
 import pytest
 import requests
+import yaml
+from browsing import Visit, browser, picture
 from command_line import Advisor, in_its_own
 from fake_nvml import FakeNvml
 from metrics_server import Samples, metrics_server
+from playwright.sync_api import Browser
 from reading import answer_of
 from waiting import ending, eventually
 
 from advisor.errors import InputError
 from advisor_audit.sources import read_exporters, record
 from advisor_cli.audit import _alone  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["browser"]
+
+PICTURES = Path(__file__).parents[2] / "build/screenshots"
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
 
@@ -44,21 +52,43 @@ FULL = SMALL | {
 }
 
 
-def cluster(end_s: float, hours: float, every_s: float = 60) -> Samples:
-    """Four small jobs and one that fills its card, of one team, all the time."""
-    times_s = [end_s - HOUR_S * hours + every_s * n for n in range(1, int(hours * 3600 / every_s))]
+WEB = ("team<b>", "web", SMALL, 0.0)
+TEAM = (*[WEB] * 4, ("team<b>", "train", FULL, 0.0))
+"""Team, pod, values and, for servers, by what part they swing."""
+
+SITE = (
+    *[("search", "bert-serve", SMALL, 0.7)] * 2,
+    ("search", "ranker", SMALL, 0.5),
+    *[("vision", "sweep", SMALL, 0.0)] * 3,
+    *[("speech", "whisper", SMALL, 0.0)] * 2,
+    ("llm", "finetune", FULL, 0.0),
+)
+
+
+def cluster(
+    end_s: float,
+    hours: float,
+    every_s: float = 60,
+    pods: Sequence[tuple[str, str, Mapping[str, float], float]] = TEAM,
+) -> Samples:
+    """Four small jobs and one that fills its card, of one team, or others, all the time."""
+    count = int(hours * 3600 / every_s)
+    times = [(n, end_s - HOUR_S * hours + every_s * n) for n in range(1, count)]
     found: list[tuple[dict[str, str], Sequence[tuple[float, float]]]] = []
-    for n, (pod, values) in enumerate([("web", SMALL)] * 4 + [("train", FULL)]):
+    for n, (team, pod, values, swing) in enumerate(pods):
         labels = {
             "UUID": f"GPU-{n}",
             "modelName": MODEL,
             "Hostname": "node1",
-            "namespace": "team<b>",
-            "pod": f"{pod}-7d9c5b6f4d-x2x7{'klmnp'[n]}",
+            "namespace": team,
+            "pod": f"{pod}-7d9c5b6f4d-x2x7{'klmnpqrst'[n]}",
             "container": "main",
         }
         found += [
-            ({"__name__": name, **labels}, [(t, value) for t in times_s])
+            (
+                {"__name__": name, **labels},
+                [(t, value * (1 + swing * math.sin(k) * ("PROF" in name))) for k, t in times],
+            )
             for name, value in values.items()
         ]
     return found
@@ -77,13 +107,15 @@ def check(answer: Any) -> None:
 
 
 KEYS = {
-    "": "made_at span now held_by shared sets jobs left_out first_pairs kept not_seen to_prove",
-    "span": "source begin end step_s slot_s within objective min_speed requests received_bytes "
-    "waits impossible",
+    "": "made_at span now held_by shared sets changes jobs left_out first_pairs kept not_seen "
+    "to_prove",
+    "span": "source begin end step_s slot_s months within objective min_speed requests "
+    "received_bytes waits impossible",
     "now": "gpus cards gpu_hours paused_hours free_hours unseen_hours kwh kwh_range free_kwh cost",
     "shared": "basis cards gpu_hours kwh kwh_idle cost predicted_hours apart_hours",
     "held_by": "label taken_for jobs gpu_hours",
-    "sets": "basis jobs group gpu_model hours speeds limits_percent power_w saved_w",
+    "sets": "basis jobs group gpu_model hours speeds limits_percent memory_mib card_mib power_w "
+    "freed_hours saved_kwh saved_cost slowest tails",
     "jobs": "basis job group gpu_model pods gpu_hours paused_hours kwh activity_percent spread "
     "memory_mib fills is_server several_gpus shared_hours tail",
     "first_pairs": "jobs speeds limits_percent power_w saved_w command",
@@ -121,7 +153,9 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     assert {one["command"] for one in answer["first_pairs"]} == {asked_so}
     # What was seen of both is kept once, however often it is audited, and advice takes it.
     assert answer["kept"] == answer_of(again.out)["kept"] == 2
-    assert advisor("audit", "--series", "kept.jsonl").code == 0
+    told = advisor("audit", "--series", "kept.jsonl", "--as", "kai")
+    *pods, rest = [*yaml.safe_load_all(told.out.partition("---")[2].partition("for KAI")[0])]
+    assert [pod["spec"]["schedulerName"] for pod in (*pods, rest)] == ["kai-scheduler"] * 4
     assert advisor("data", "export", "points.jsonl").code == 0
     stored = [*map(json.loads, (tmp_path / "points.jsonl").read_text().splitlines())]
     found = {point["job"]: point for point in stored}
@@ -136,12 +170,47 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     with metrics_server(cluster(time.time(), 3)) as server:
         done = advisor("audit", "--prometheus", server.url, "--days", "0.1")
     assert done.code == 0, done.err
-    assert re.match(r"[23] of 5 GPUs would have been enough \(estimated\)", done.out)
-    assert "(measured)" in done.out
+    assert re.match(r"[23] of 5 GPUs would have been enough \(estimated, ", done.out)
+    assert re.search(r"\n  Hours( +\d+){3} to \d+ +-\d+ %  GPU hours\n", done.out)
+    assert "ADVISOR_GPU_HOUR" in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
     no_second = ("--prometheus", "http://127.0.0.1:9", "--step", "1.5")
-    for options in ((), ("--nvml", "--series", "x"), no_price, no_second):
+    no_placer = ("--prometheus", "http://127.0.0.1:9", "--as", "yarn")
+    for options in ((), ("--nvml", "--series", "x"), no_price, no_second, no_placer):
         assert advisor("audit", *options).code == 2
+
+
+@pytest.mark.slow
+def test_the_page_can_be_read_in_each_look(
+    browser: Browser, advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is cut and no text is pale; what is worth most is in money."""
+    monkeypatch.setenv("ADVISOR_GPU_HOUR", "2.5")
+    with (tmp_path / "site.jsonl").open("w") as file:
+        for labels, samples in cluster(1_796_000_000, 48, 300, SITE):
+            values = [[t, f"{v:.4g}"] for t, v in samples]
+            file.write(json.dumps({"metric": labels, "values": values}) + "\n")
+    done = advisor("audit", "--series", "site.jsonl", "--step", "300", "--json")
+    assert done.code == 0, done.err
+    changes = answer_of(done.out)["changes"]
+    freed = {one["group"]: one["freed_hours"]["value"] for one in changes}
+    assert freed == pytest.approx({"search": 96, "vision": 96, "speech": 48}, rel=0.02)
+    assert [one["saved_cost"]["value"] for one in changes] == sorted(
+        (one["saved_cost"]["value"] for one in changes), reverse=True
+    )
+    assert changes[-1]["tails"] == [None, None]
+    assert max(one["high"] for one in changes[0]["tails"] if one) > 1
+    for look, width in {"light": 1280, "dark": 1280, "phone": 390}.items():
+        scheme = "dark" if look == "dark" else "light"
+        page = browser.new_page(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        visit = Visit(page, f"file://{tmp_path}")
+        page.goto(f"{visit.origin}/audit.html")
+        assert (visit.too_wide(), visit.pale()) == (0, [])
+        picture(page, PICTURES / f"audit-{look}.png")
+        page.close()
 
 
 def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) -> None:
@@ -154,7 +223,7 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
                 if named and labels.get("pod", "").startswith("train"):
                     continue
                 if named:
-                    kept = {**labels, "pod": f"a;b-{n // 8}"}
+                    kept = {**labels, "pod": f"a;b\nreboot-{n // 8}"}
                 elif any(word in labels["__name__"] for word in held):
                     continue
                 else:
@@ -170,6 +239,9 @@ def test_each_audit_reads_what_is_there_now(advisor: Advisor, tmp_path: Path) ->
     pairs = answer_of(found.out)["first_pairs"]
     assert {one["command"] for one in pairs} == {"advisor watch"}, "no name that a job could have"
     assert all(one["saved_w"]["low"] > 0 for one in pairs)
+    told = advisor("audit", "--series", "s.jsonl", "--as", "mps").out
+    assert "COMMAND  # a;b reboot" in told
+    assert "\nreboot" not in told
 
 
 def test_two_audits_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -2,44 +2,28 @@
 
     python docs/measurements/own/asked_sets.py asked.jsonl --ask             # no GPU
     python docs/measurements/own/asked_sets.py asked.jsonl --measure FOLDER --part 1/4  # MPS runs
-    python docs/measurements/own/asked_sets.py asked.jsonl --table asked-h200.jsonl
 
 Sets of two to six jobs are drawn at random; at most one of a set fills the GPU. Eight sets have one
 or two of the programs of public/ (public/prepare.py; `advisor profile` each first), the others are
 bundled jobs. Each set runs as advised, without limits, at equal limits and time-sliced; each of its
-jobs runs alone, too.
+jobs runs alone, too; ../against.py reads what came.
 """
 
 import argparse
 import json
-import math
 import random
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
-import yaml
-from windows import ROOT, WORKLOADS, campaign, job_commands, mean_of
+from windows import WORKLOADS, campaign, job_commands
 
 BUNDLED_OF_SIZE = {2: 4, 3: 4, 4: 3, 5: 3, 6: 2}
 PUBLIC_OF_SIZE = {2: 2, 3: 2, 4: 2, 5: 1, 6: 1}
 SEED, MOST_FILLERS, DRAWS = 57, 1, 2000
 GPU_MODEL = "NVIDIA H200"
-TOLERANCE = 0.005
-"""A measured rate repeats to half a percent."""
-
-MOST_SPEED = 1.1
-"""More than that is the host's doing, no gain."""
-
-MIN_SPEED, MOST_TAIL = 0.4, 5.0
-"""The policy by default: speed alone, and p99 alone."""
-
 COLUMNS = re.compile("split|job|share_|speed_|latency_p99|power_|energy_saved|sharing")
 """What is kept of an option."""
 
@@ -135,112 +119,19 @@ def measure(asked: list[Row], folder: Path, seconds: float) -> None:
         campaign(folder / f"{number:02}.jsonl", named, alone + ways, ends - time.monotonic())
 
 
-def table(asked: list[Row], rows: Path) -> Iterator[str]:
-    """For bundled and public sets a row for each rule: what came, how far off the prediction was.
-
-    An interval holds 95 % of means of sets drawn anew. A set without equal limits is not shared; a
-    set with an option that was not measured is left out.
-    """
-    windows = defaultdict[tuple[str, ...], list[Row]](list)
-    for row in map(json.loads, rows.open()):
-        windows[tuple(row["jobs"])].append(row)
-    bundled = range(sum(BUNDLED_OF_SIZE.values()))
-    missing = {o["set"] for o in asked if is_shared(o) and processes_of(o) not in windows}
-    asked = [option for option in asked if option["set"] not in missing]
-    numbers_of_sets = sorted({option["set"] for option in asked})
-    seen = dict[tuple[int, str], Outcome]()
-    for option in asked:
-        seen |= {(option["set"], rule): outcome(option, windows) for rule in option["rules"]}
-    yield (
-        "| sets | rule | shared | work per joule | a broken limit as nothing | speeds broken "
-        "| p99 broken | sets broken | watts off, % | speeds off, points |"
-    )
-    yield f"|---|---|{'--:|' * 8}"
-    advised = {number for number, rule in seen if rule == "advised"}
-    advised -= {number for number in advised if seen[number, "advised"] is ALONE}
-    for name, some in (
-        ("all", numbers_of_sets),
-        ("advised to share", sorted(advised)),
-        ("refused", [number for number in numbers_of_sets if number not in advised]),
-        ("with a public program", [n for n in numbers_of_sets if n not in bundled]),
-    ):
-        for rule in RULES:
-            came = [seen.get((number, rule), ALONE) for number in some]
-            shared = [o for o in came if o is not ALONE]
-            cells = [
-                f"{len(shared)}",
-                mean_of([o.per_joule for o in came]),
-                mean_of([1.0 if o.slow or o.late else o.per_joule for o in came]),
-                f"{sum(o.slow for o in came)}",
-                f"{sum(o.late for o in came)}",
-                f"{sum(o.slow or o.late for o in came)}",
-                mean_of([o.watts_off for o in shared]),
-                mean_of([o.speeds_off for o in shared]),
-            ]
-            yield f"| {name} | {rule} | {' | '.join(cells)} |"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Of one way to run a set: work per joule over that of one after the other, broken limits."""
-
-    per_joule: float
-    slow: bool
-    late: bool
-    watts_off: float
-    speeds_off: float
-
-
-ALONE = Outcome(1.0, slow=False, late=False, watts_off=0.0, speeds_off=0.0)
-
-
-def outcome(option: Row, windows: Mapping[tuple[str, ...], list[Row]]) -> Outcome:
-    """A server's speed is over its demand, another's over the median of its windows alone."""
-    if not is_shared(option):
-        return ALONE
-    row = windows[processes_of(option)][0]
-    work_w, speeds, tails, off = 0.0, list[float](), list[float](), list[float]()
-    for n, rate, p99_ms in zip(numbers(option), row["rates_per_s"], row["p99_ms"], strict=True):
-        alone = windows[option[f"job_{n}"],]
-        usual = median(one["rates_per_s"][0] for one in alone)
-        speeds.append(rate / (demand(option[f"job_{n}"]) or usual))
-        if alone[0]["p99_ms"][0]:
-            tails.append((p99_ms or math.inf) / median(one["p99_ms"][0] for one in alone))
-        work_w += min(speeds[-1], MOST_SPEED) * median(one["power_w"] for one in alone)
-        off.append(100 * abs(speeds[-1] - option[f"speed_{n}"]))
-    return Outcome(
-        per_joule=work_w / row["power_w"],
-        slow=min(speeds) < MIN_SPEED - TOLERANCE,
-        late=max(tails, default=0.0) > MOST_TAIL,
-        watts_off=100 * abs(option["power_w"] / row["power_w"] - 1),
-        speeds_off=fmean(off),
-    )
-
-
-@cache
-def demand(job: str) -> float | None:
-    """Requests per second that arrive at a bundled server."""
-    path = ROOT / f"jobs/{job}.yaml"
-    return yaml.safe_load(path.read_text()).get("offered_rate") if path.exists() else None
-
-
 def main() -> None:
-    """Ask, measure, or print what was measured."""
+    """Ask, or measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("asked", type=Path)
     parser.add_argument("--ask", action="store_true")
     parser.add_argument("--measure", type=Path, metavar="FOLDER")
     parser.add_argument("--part", default="1/1", help="which part of the sets, such as 2/4")
     parser.add_argument("--seconds", type=float, default=500, help="no window starts after this")
-    parser.add_argument("--table", type=Path, metavar="ROWS")
     given = parser.parse_args()
     if given.ask:
         ask(given.asked)
         return
     asked = [json.loads(line) for line in given.asked.open()]
-    if given.table:
-        print(*table(asked, given.table), sep="\n")
-        return
     part, parts = map(int, given.part.split("/"))
     measure([o for o in asked if o["set"] % parts == part - 1], given.measure, given.seconds)
 

@@ -8,13 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pynvml
 import yaml
 
@@ -125,16 +123,6 @@ def per_s(
     are_ready(together, 4)
     took_s, *grown = (b - a for a, b in zip(*looks, strict=True))
     return [each / took_s for each in grown]
-
-
-def mean_of(values: Sequence[float], draws: int = 2000, seed: int = 57) -> str:
-    """With 95 % of means of values drawn anew."""
-    if not values:
-        return ""
-    dice = np.random.default_rng(seed)
-    means = dice.choice(np.array(values), (draws, len(values))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return f"{fmean(values):.3g} [{low:.3g} {high:.3g}]"
 
 
 def p99_ms(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.core.gpu import MEMORY_LIMIT, MEMORY_MIB, PERCENTAGE, PRIORITY
+from advisor.core.gpu import MEMORY_LIMIT, MEMORY_MIB, PERCENTAGE, PRIORITY, MemoryFit
 from advisor.decide.decision import Decision
 from advisor.errors import InputError
 from advisor_advice.ask import advise
-from advisor_advice.placers import PLACERS, pasted
+from advisor_advice.placers import PLACERS, Pasted, pasted
 
 CARD_MIB = MEMORY_MIB["NVIDIA H200"]
 
@@ -35,6 +35,13 @@ def decided(way: str) -> Decision:
     return found[0].decision
 
 
+def words_for(placer: str, d: Decision) -> Pasted:
+    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
+    jobs = [profile.job for profile in d.profiles]
+    bounds = [profile.memory_bound for profile in d.profiles]
+    return pasted(placer, d.profiles[0].gpu_model, jobs, d.way and d.way.split, memory, bounds)
+
+
 # A form: a text is a regular expression, a range holds a number, a tuple has a form for each
 # place, a list the alternatives of each element (or of what is no list); `name?` may be missing.
 PART, MEMORY = r"[1-9]\d?|100", r"0=[1-9]\d*M"
@@ -47,7 +54,7 @@ PARTS = {"resources": ({"name": "nvidia.com/gpu", "replicas": range(2, 8)},)}
 CLAIM = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceClaim",
-    "metadata": {"name": "shared-gpu"},
+    "metadata": {"name": r"shared-gpu-[a-z0-9]([a-z0-9-]*[a-z0-9])?"},
     "spec": {
         "devices": {
             "requests": ({"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}},),
@@ -132,7 +139,7 @@ FORMS: Mapping[str, Any] = {
         CLAIM,
         {
             "spec": {
-                "resourceClaims": ({"name": "gpu", "resourceClaimName": "shared-gpu"},),
+                "resourceClaims": ({"name": "gpu", "resourceClaimName": "shared-gpu-.+"},),
                 "containers": (
                     {
                         "name": ".+",
@@ -206,9 +213,9 @@ def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) ->
     decision = decided(way)
     if way == "turns" and placer in ("ecs", "mps"):
         with pytest.raises(InputError, match="take turns"):
-            pasted(placer, decision)
+            words_for(placer, decision)
         return
-    found = pasted(placer, decision)
+    found = words_for(placer, decision)
     text, number = "\n".join(found.lines), len(decision.profiles)
     lines = [*found.lines]
     read = lines if placer in ("ray", "slurm", "mps") else [*yaml.safe_load_all(text)]
@@ -244,7 +251,7 @@ def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:
         "ecs": '"maxComputePercent": 26', "dra": "defaultActiveThreadPercentage: 50",
         "device-plugin": "value: '26'", "slurm": "--gres=mps:26", "mps": f"{PERCENTAGE}=26 ",
     }.items():  # fmt: skip
-        assert form in "\n".join(pasted(placer, decision).lines), placer
+        assert form in "\n".join(words_for(placer, decision).lines), placer
 
 
 def test_cores_of_hami_are_100_together() -> None:
@@ -257,20 +264,20 @@ def test_cores_of_hami_are_100_together() -> None:
 
 def test_slurm_lifts_the_percentage_that_its_count_sets() -> None:
     """Two jobs without limits book 50 each, which would hold each to half of the SMs."""
-    lines = pasted("slurm", decided("low priority")).lines
+    lines = words_for("slurm", decided("low priority")).lines
     assert lines.count(f"export {PERCENTAGE}=100") == 2
     assert sum("--gres=mps:50" in line for line in lines) == 2
 
 
 def test_the_device_plugin_says_who_gets_less() -> None:
-    lines = pasted("device-plugin", decided("low priority")).lines
+    lines = words_for("device-plugin", decided("low priority")).lines
     assert "# triad gets 50 % of the SMs, not 100" in lines
 
 
 def test_jobs_on_gpus_of_their_own_have_nothing_to_paste() -> None:
-    assert pasted("ray", decided("apart")).lines == ()
+    assert words_for("ray", decided("apart")).lines == ()
     with pytest.raises(InputError, match="give one of ray, kai, hami"):
-        pasted("yarn", decided("apart"))
+        words_for("yarn", decided("apart"))
 
 
 @pytest.mark.parametrize("placer", PLACERS)
@@ -279,7 +286,7 @@ def test_each_form_has_the_variable_that_bounds_memory(placer: str) -> None:
     known, growth = decided("limits"), "XLA_PYTHON_CLIENT_PREALLOCATE"
     jax, vllm = known.profiles
     bounds = replace(jax, memory_bound=f"{growth}=false"), replace(vllm, memory_bound="--x 0.4")
-    found = pasted(placer, replace(known, profiles=bounds))
+    found = words_for(placer, replace(known, profiles=bounds))
     text = "\n".join(found.lines)
     assert text.count(growth) == (placer != "ecs" or 1)
     assert found.cannot[-1].startswith(f"{vllm.job} was profiled with --x 0.4 in its command")

@@ -199,8 +199,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, SM: 41, TENSOR_ACTIVE: 12, DRAM: 7}
-            | {USED: 9000, TOTAL: 40960},
+            {POWER: 251, SM: 41, TENSOR_ACTIVE: 12, DRAM: 7} | {USED: 9000, TOTAL: 40960},
         ),
     ),
     "slurm-job-exporter by NVML": (

@@ -1,0 +1,157 @@
+"""What the advice gives against what sites have: a GPU each, time slicing, equal parts, no limits.
+
+    .venv/bin/python docs/measurements/against.py [--write]  # for the page; three minutes
+
+Pairs and sets measured on an H200, bundled or in own/asked-h200.jsonl, each block in all of its
+ways. Equal parts are the device plugin's MPS, all that fit is what a placer by memory does (HAMi,
+KAI). The advice is the decision of policy.py among the measured ways and a GPU each: no trees have
+seen the jobs of a pair, and no window of the set is used. Means over sets, with 95 % of 2,000 draws
+of jobs, of which a set counts to each of its own alike. Energy saved is against a GPU each for the
+same work, off when free; GPU hours saved are 1 less 1 over the sum of speeds, each at most 1; p99
+is over that alone, the geometric mean and the longest, without four servers that had none.
+"""
+
+import json
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+from policy import Measured, Sets, Ways, Window, among, measured, questions, saved
+
+from advisor.core.gpu import WHOLE, Split
+from advisor.decide.decision import decide
+from advisor.decide.limits import Request
+from advisor.errors import NoSplitError
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import Floats
+from advisor.settings import read_settings
+
+GPU_MODEL, HERE = "NVIDIA H200", Path(__file__).parent
+
+RULES: Mapping[str, Callable[[Split], bool]] = {
+    "time slicing": lambda split: split.sharing == "time-sliced",
+    "equal parts": lambda split: split.is_limited and len({*split.shares}) == 1,
+    "all that fit": lambda split: split.sharing == "uncapped" and not split.below_normal,
+}
+
+HEADS = ("energy, %", "broken as 0, %", "GPU hours, %", "slowest, %", "p99", "longest", "kept, %")
+
+Came = tuple[float, float, float, bool, list[float]]
+"""Energy and hours saved, the lowest speed, whether limits held, and p99s over those alone."""
+
+
+def main() -> None:
+    """A block for all sets in which the same ways were measured."""
+    request = Request(policy=read_settings().policy)
+    ways = {key: of for key, of in {**measured(), **asked()}.items() if key[0] == GPU_MODEL}
+    found = [(of, came(of, predictor, request)) for of, predictor in questions(request, ways)]
+    blocks = list[dict[str, Any]]()
+    print(f"|measured|way|{'|'.join(HEADS)}|\n|---|---|{'--:|' * len(HEADS)}")
+    for name, sizes, rules in (
+        ("pairs", (2,), [*RULES][1:]),
+        ("sets of three to seven", range(3, 8), [*RULES][2:]),
+        ("pairs and sets, measured in every way", range(2, 8), [*RULES]),
+    ):
+        those = [one for one in found if len(one[0].jobs) in sizes and {*rules} <= one[1].keys()]
+        blocks.append(block(name, those, rules))
+        for n, row in enumerate(blocks[-1]["rows"]):
+            print(f"|{'' if n else blocks[-1]['measured']}|{'|'.join(row)}|")
+    if "--write" in sys.argv:
+        page = HERE.parents[1] / "api/advisor_audit/against.json"
+        page.write_text(json.dumps(blocks, indent=1) + "\n")
+
+
+def asked() -> Sets:
+    """Sets of own/asked_sets.py, by what each job did alone on the same GPU."""
+    alone: dict[tuple[str, str], list[Sequence[float]]] = defaultdict(list)
+    found: dict[tuple[str, ...], Ways] = defaultdict(lambda: defaultdict(list))
+    rows = map(json.loads, (HERE / "own/asked-h200.jsonl").open())
+    for row in sorted(rows, key=lambda row: len(row["jobs"])):
+        names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in row["jobs"]]
+        jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
+        rates, p99s, watts = row["rates_per_s"], row["p99_ms"], row["power_w"]
+        if len(jobs) == 1:
+            alone[row["uuid"], jobs[0]].append((rates[0], watts, p99s[0] or math.nan))
+            continue
+        own = [[*map(median, zip(*alone[row["uuid"], job], strict=True))] for job in jobs]
+        speeds = tuple(rate / usual for rate, (usual, _, _) in zip(rates, own, strict=True))
+        apart_w = sum(speed * w for speed, (_, w, _) in zip(speeds, own, strict=True))
+        shares = tuple(float(limit or WHOLE) for limit in limits)
+        sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
+        split = Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low))
+        alone_ms = tuple(p99_ms for _, _, p99_ms in own)
+        of_window = {"speeds": speeds, "p99_ms": tuple(p99s), "alone_ms": alone_ms}
+        found[jobs][split].append(Window(saved=1 - watts / apart_w, **of_window))
+    return {(GPU_MODEL, jobs): ways for jobs, ways in found.items()}
+
+
+def came(of: Measured, predictor: Predictor, request: Request) -> Mapping[str, Came]:
+    """What each way gave that was measured, a GPU each, and the advice."""
+    splits = {name: next(filter(rule, of.held), None) for name, rule in RULES.items()}
+    found = {name: outcome(of, split) for name, split in splits.items() if split}
+    choice = None
+    with suppress(NoSplitError):
+        choice = decide(among(of, predictor), request).choice
+    found["the advice"] = outcome(of, choice and choice.prediction.split)
+    return {"a GPU each": outcome(of, None), **found}
+
+
+def outcome(of: Measured, split: Split | None) -> Came:
+    """By the means of the windows; None: a GPU each."""
+    [one, *_], *_ = of.ways.values()
+    served = [n for n, alone_ms in enumerate(one.alone_ms) if not math.isnan(alone_ms)]
+    if split is None:
+        return 0.0, 0.0, 1.0, True, [1.0] * len(served)
+    windows = of.ways[split]
+    speeds = [*map(fmean, zip(*(window.speeds for window in windows), strict=True))]
+    tails = (fmean((w.p99_ms[n] or math.nan) / w.alone_ms[n] for w in windows) for n in served)
+    hours = 1 - 1 / sum(min(speed, 1.0) for speed in speeds)
+    known = [tail for tail in tails if not math.isnan(tail)]
+    return saved(windows), hours, min(speeds), all(of.held[split]), known
+
+
+def block(
+    name: str, those: Sequence[tuple[Measured, Mapping[str, Came]]], rules: Sequence[str]
+) -> dict[str, Any]:
+    """What was measured, and a row for each way."""
+    jobs, rows = [of.jobs for of, _ in those], list[list[str]]()
+    for way in ("a GPU each", *rules, "the advice"):
+        each = [found[way] for _, found in those]
+        *parts, tails = zip(*each, strict=True)
+        parts.insert(1, tuple(part * all_held for part, _, _, all_held, _ in each))
+        texts = [over_jobs(jobs, part, lambda mean: f"{100 * mean:.0f}") for part in parts]
+        longer = [(own, math.log(tail)) for own, of in zip(jobs, tails, strict=True) for tail in of]
+        servers, logs = zip(*longer, strict=True)
+        p99 = over_jobs(servers, logs, lambda log: f"{math.exp(log):.1f}")
+        rows.append([way, *texts[:4], p99, f"{math.exp(max(logs)):.0f}", texts[4]])
+    windows = sum(len(own) for of, _ in those for own in of.ways.values())
+    many = len({job for own in jobs for job in own})
+    measured = f"{len(those)} {name}; {many} jobs, {windows} windows"
+    return {"measured": measured, "heads": HEADS, "rows": rows}
+
+
+def over_jobs(
+    jobs: Sequence[Sequence[str]], values: Sequence[float], shown: Callable[[float], str]
+) -> str:
+    """The mean, with the ends of 95 % of draws of jobs, each as it is shown."""
+    sums: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
+    for own, value in zip(jobs, values, strict=True):
+        for job in own:
+            sums[job] += np.array([value, 1.0]) / len(own)
+    each = np.array([*sums.values()])
+    drawn = np.random.default_rng(1).integers(len(each), size=(2000, len(each)))
+    totals, counts = each[drawn].sum(axis=1).T
+    ends = (fmean(values), *np.quantile(totals / counts, [0.025, 0.975]))
+    mean, low, high = (shown(float(end)) for end in ends)
+    return mean if low == high else f"{mean} [{low} {high}]"
+
+
+if __name__ == "__main__":
+    main()
