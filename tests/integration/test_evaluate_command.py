@@ -59,6 +59,7 @@ def test_public_tables(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["figures"][0]["off"]["no gain"]["percent"] == pytest.approx(39.8, abs=0.1)
     assert "git clone https://github.com/S-Lab" in advisor("evaluate", "--public", "lucid").err
     assert "add --public" in refusal(advisor("evaluate", "zeus"))
+    assert "another question" in refusal(advisor("evaluate", "--public", "--quick"))
 
 
 def test_a_folder_that_cannot_be_written_costs_no_time(advisor: Advisor) -> None:

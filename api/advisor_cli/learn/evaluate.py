@@ -46,17 +46,20 @@ def evaluate(
 
     Example: advisor evaluate --quick
     """
+    if (tables or clones) and not public:
+        raise InputError("tables and --from go with --public only", fix="add --public")
+    if own + public + (quick or against or with_bundled) > 1:
+        raise InputError(
+            "--own and --public each answer another question",
+            fix="--own goes with --pairs and --solo, --public with tables and --from",
+        )
     # As late as that: they load scikit-learn, which a wrong option needs not wait for.
     from advisor_cli.learn import evaluation
 
     if public:
         evaluation.show_public(tables or (), clones, as_json=as_json)
         return
-    if tables or clones:
-        raise InputError("tables and --from go with --public only", fix="add --public")
     if own:
-        if quick or against or with_bundled:
-            raise InputError("--own goes with --pairs and --solo only", fix="leave the rest away")
         evaluation.show_own(pairs, solo, as_json=as_json)
         return
     evaluation.show(

@@ -78,7 +78,7 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
 def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
-        "done = CliRunner().invoke(app, ['evaluate', 'nosuch']); print(done.exit_code)\n"
+        "done = CliRunner().invoke(app, ['evaluate', '--nosuch']); print(done.exit_code)\n"
         "print({'numpy', 'sklearn', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
