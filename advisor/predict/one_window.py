@@ -48,8 +48,8 @@ _SPREAD_READ = 0.6
 # Part of the power over idle that a job keeps is the part of its rate to this power.
 _POWER_EXPONENT = 0.7
 
-# Power limit of those that were learned from.
-_LEARNED_W = 700.0
+LEARNED_LIMIT_W = 700.0
+"""Power limit of the cards that were learned from."""
 
 IDLE_W = 70.0
 """Of a GPU without a job, where none was seen: an H100 or H200 (data/advisor_data/bundled)."""
@@ -92,7 +92,9 @@ class SoloWindow:
     @property
     def part_of_power(self) -> float:
         """Power over that of the empty card, of what a card that was learned from may draw."""
-        return max(self.power_w - self.idle_power_w, 0.0) / max(_LEARNED_W - self.idle_power_w, 1.0)
+        return max(self.power_w - self.idle_power_w, 0.0) / max(
+            LEARNED_LIMIT_W - self.idle_power_w, 1.0
+        )
 
     @property
     def dram(self) -> float:

@@ -48,7 +48,7 @@ from advisor.errors import InputError
 from advisor.files import replace_file
 from advisor.formats.job_file import seen_job
 from advisor.formats.moments import now, to_text
-from advisor.predict.one_window import SM
+from advisor.predict.one_window import LEARNED_LIMIT_W, SM
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, MEASURED_ON, P99_ERRORS, SPEED_ERRORS
 from advisor.runtime.processes import descendants, name_of, owner_of
@@ -782,8 +782,9 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
         )
     if unread := sorted(totals.hours.models - totals.survey.limits_w.keys()):
         yield (
-            f"no power limit of {', '.join(unread)} was read (DCGM_FI_DEV_ENFORCED_POWER_LIMIT), "
-            "and none is assumed: watts of sets may be above it"
+            f"no power limit of {', '.join(unread)} was read (DCGM_FI_DEV_ENFORCED_POWER_LIMIT): "
+            f"{LEARNED_LIMIT_W:.0f} W are taken of {_LEARNED}, as where they were measured, "
+            "and none of others, whose watts may be above it"
         )
     yield (
         "host cores, host memory, disks and networks are not looked at; nor is what several "

@@ -36,9 +36,17 @@ from advisor.placement.placing import (
     make_placing,
     set_answers,
 )
-from advisor.predict.one_window import DRAM, IDLE_W, MEMORY_BUSY, READ, SM, SoloWindow
+from advisor.predict.one_window import (
+    DRAM,
+    IDLE_W,
+    LEARNED_LIMIT_W,
+    MEMORY_BUSY,
+    READ,
+    SM,
+    SoloWindow,
+)
 from advisor.predict.profiles import Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
+from advisor.predict.sets import CLASSES, MEASURED_ON, OF_SET, TAILS, SetClass
 from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
@@ -319,7 +327,9 @@ class Survey:
             gpu_model=kind.model,
             units_total=CARD_UNITS.get(kind.model),
             power_w=max(means[POWER], self.idle_power_w(kind.model) + 1),
-            power_limit_w=self.limits_w.get(kind.model),
+            power_limit_w=self.limits_w.get(
+                kind.model, LEARNED_LIMIT_W if kind.model in MEASURED_ON else None
+            ),
             clock_part=means[CLOCK] / clock_mhz if clock_mhz and CLOCK in means else 1.0,
             idle_power_w=self.idle_power_w(kind.model),
             memory_used_mib=sums[USED][2],
