@@ -11,17 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
+from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.audit import read_all
 from advisor_audit.owners import Owner
 from advisor_audit.sources import (
-    BUSY,
     CLOCK,
-    DRAM_ACTIVE,
     FREE,
     LIMIT,
-    MEMORY_BUSY,
     POWER,
-    SM_ACTIVE,
     TENSOR_ACTIVE,
     TOTAL,
     USED,
@@ -150,7 +147,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",
             H100,
             "job 4711",
-            {POWER: 412.3, BUSY: 93, SM_ACTIVE: 41, TENSOR_ACTIVE: 20, DRAM_ACTIVE: 30}
+            {POWER: 412.3, BUSY: 93, SM: 41, TENSOR_ACTIVE: 20, DRAM: 30}
             | {USED: 9000, TOTAL: 81559},
         ),
     ),
@@ -160,7 +157,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
             "node1/3",
             "NVIDIA A100-SXM4-40GB",
             "job 4712",
-            {POWER: 251, SM_ACTIVE: 41, TENSOR_ACTIVE: 12, USED: 9000, TOTAL: 40960},
+            {POWER: 251, SM: 41, TENSOR_ACTIVE: 12, USED: 9000, TOTAL: 40960},
         ),
     ),
 }
