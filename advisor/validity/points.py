@@ -279,6 +279,8 @@ def _fault(point: SoloPoint) -> str:
         return "rate is 0"
     if not point.power_w:
         return "power_w is missing" if point.power_w is None else "power_w is 0"
+    if SEEN in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
+        return "how busy the GPU was is missing, so what was seen says nothing of smaller shares"
     if flags := NO_PROFILE.intersection(point.flags):
         return f"the point is flagged {', '.join(sorted(flags))}"
     return ""

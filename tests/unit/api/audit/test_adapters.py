@@ -11,17 +11,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
+from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.audit import read_all
 from advisor_audit.owners import Owner
 from advisor_audit.sources import (
-    BUSY,
     CLOCK,
-    DRAM,
     FREE,
     LIMIT,
-    MEMORY_BUSY,
     POWER,
-    SM,
     TENSOR_ACTIVE,
     TOTAL,
     USED,

@@ -64,7 +64,8 @@ def test_what_is_seen_is_stored_and_registered(
         ("own", os.getpid(), "steps"), ("other", 1, "steps"), ("none", os.getpid(), UNCOUNTED_UNIT)
     ):  # fmt: skip
         job = Job(name=name, command=("train",), workdir=tmp_path, progress=progress)
-        point = replace(whole, job=name, run=name, flags=(SEEN,), rate_unit=unit)
+        seen = replace(whole, job=name, run=name, gpu_busy_percent=40.0)
+        point = replace(seen, flags=(SEEN,), rate_unit=unit)
         for window_s in (60.0, 120.0):
             _keep(pid, job, replace(point, window_s=window_s))
     assert load_job(settings.jobs_dir / "own.yaml").progress == progress

@@ -170,9 +170,9 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
     assert (found.flags, found.whole_gpu_rate) == ((ONE_WINDOW,), whole.rate)
     assert (found.rate_unit, found.shares[0]) == (whole.rate_unit, 10)
     assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
-    stored(settings, replace(whole, job="dark", sm_active_percent=None, gpu_busy_percent=None))
-    for job in ("hot", "dark"):
-        with pytest.raises(InputError, match=f"{job} has no profile"):
+    stored(settings, replace(whole, job="dark", sm_active_percent=None, flags=(SEEN,)))
+    for job, why in (("hot", ""), ("dark", "how busy the GPU was is missing")):
+        with pytest.raises(InputError, match=f"{job} has no profile.*{why}"):
             find_profiles([job], settings)
 
 
