@@ -14,7 +14,6 @@ from advisor.core.gpu import (
     WHOLE,
     MemoryFit,
     Share,
-    of_options,
     read_bound,
     share_environment,
     vendor_of,
@@ -114,7 +113,7 @@ def pasted(placer: str, d: Decision) -> Pasted:
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
     told = zip(d.profiles, bounds, strict=True)
-    cannot += tuple(f"{profile.job} {of_options(how)}" for profile, (_, how) in told if how)
+    cannot += tuple(f"{profile.job} {how}" for profile, (_, how) in told if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
