@@ -68,9 +68,9 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
+# Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
+# vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names).
 _HELD_PART = 0.7
-"""Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
-vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names)."""
 
 HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -95,32 +95,19 @@ set them; what uses neither framework does not read them."""
 
 
 def read_bound(memory_bound: str | None) -> tuple[dict[str, str], str]:
-    """What bounded the memory of a job, as points have it: variables, and options of its command.
+    """Of what bounded the memory of a job, as points have it, variables and a word on options.
 
-    An option without a value was not given.
+    The word is empty where its command has no such options, and needs none.
     """
     words = (memory_bound or "").split()
-    variables = dict(word.split("=", 1) for word in words if "=" in word)
-    return variables, " ".join(word for word in words if "=" not in word)
-
-
-def of_options(options: str) -> str:
-    """What is to be known of a job whose memory is bounded by options of its command."""
-    if options.split()[-1].startswith("--"):
-        return (
+    options = " ".join(word for word in words if "=" not in word)
+    said = f"was profiled with {options} in its command, which its memory depends on"
+    if options.rpartition(" ")[2].startswith("--"):
+        said = (
             f"may hold memory that it does not need: give its command {options} PART, such as 0.4, "
             "and profile it again"
         )
-    return f"was profiled with {options} in its command, which its memory depends on"
-
-
-def most_of_clients(clients: int, share: float, units_total: int | None, units: int | None) -> str:
-    """Of a job of several clients of MPS: what all of them together may take."""
-    most = f" ({min(units_total, clients * units)} units)" if units_total and units else ""
-    return (
-        f"has {clients} clients of MPS, and its {share:g} % are of each: together they may take "
-        f"{min(WHOLE, clients * share):g} %{most} of the GPU"
-    )
+    return dict(word.split("=", 1) for word in words if "=" in word), options and said
 
 
 # By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
@@ -220,6 +207,14 @@ class Share:
     def of(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """Those of the GPUs that it is a share of."""
         return gpu.each if self.gpu == ALL_GPUS else (gpu.each[self.gpu],)
+
+    def most_of(self, clients: int, units_total: int | None, units: int | None) -> str:
+        """What all clients of MPS of one job may take together, if each has this share."""
+        most = f" ({min(units_total, clients * units)} units)" if units_total and units else ""
+        return (
+            f"has {clients} clients of MPS, and its {self} % are of each: together they may take "
+            f"{min(WHOLE, clients * self.percent):g} %{most} of the GPU"
+        )
 
     def __str__(self) -> str:
         return f"{self.percent:g}"

@@ -4,14 +4,7 @@ import functools
 import math
 from collections.abc import Iterator
 
-from advisor.core.gpu import (
-    ISOLATING,
-    NINE,
-    WHOLE,
-    most_of_clients,
-    of_options,
-    read_bound,
-)
+from advisor.core.gpu import ISOLATING, NINE, WHOLE, Share, read_bound
 from advisor.core.objectives import Interval
 from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, PRIOR, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.wording import listed
@@ -236,7 +229,7 @@ def _crowds(decision: Decision) -> Iterator[str]:
     """Jobs that MPS gives more than their limit."""
     for profile, share in zip(decision.profiles, decision.chosen.split.shares, strict=True):
         if (clients := profile.mps_clients) > 1 and share < WHOLE:
-            yield f"{profile.job} {most_of_clients(clients, share, None, None)}"
+            yield f"{profile.job} {Share(share).most_of(clients, None, None)}"
 
 
 def _of_profile(profile: Profile) -> Iterator[str]:
@@ -247,7 +240,7 @@ def _of_profile(profile: Profile) -> Iterator[str]:
         meanings = "; ".join(f"{flag}: {FLAGS[flag]}" for flag in doubtful)
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
     if options := read_bound(profile.memory_bound)[1]:
-        yield f"{profile.job} {of_options(options)}"
+        yield f"{profile.job} {options}"
     if ONE_WINDOW in profile.flags:
         prior = f" by a prior with wide ranges (no job was learned from on {profile.gpu_model})"
         yield (

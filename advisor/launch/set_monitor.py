@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Never, TypeAlias
 
-from advisor.core.gpu import WHOLE, most_of_clients
+from advisor.core.gpu import WHOLE
 from advisor.core.job import VERDICT_FLAGS
 from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
@@ -646,10 +646,9 @@ class _LimitMonitor:
         """Jobs of several clients, each of which has the whole share: when there are more."""
         total = self._backend.gpu.units_total
         for job, clients in zip(jobs, clients_of(jobs), strict=True):
-            share = job.share.percent
-            if share < WHOLE and clients > self._told_clients.get(job, 1):
+            if job.share.percent < WHOLE and clients > self._told_clients.get(job, 1):
                 self._told_clients[job] = clients
-                most = most_of_clients(clients, share, total, job.granted.units)
+                most = job.share.most_of(clients, total, job.granted.units)
                 fix = "let one process compute, or launch it at a smaller share"
                 yield f"{job.job.name} {most}; {fix}"
 

@@ -40,7 +40,7 @@ from advisor.runtime.processes import beat
 from advisor.runtime.running_job import Proven, RunningJob, prove
 from advisor.settings import SECRETS, Settings, python
 
-POLL_S = 0.05
+_POLL_S = 0.05
 
 
 # Between two copies. Of short steps any time that is no multiple of a step does; the last of
@@ -148,7 +148,7 @@ def start_set(
                 beat()
                 if stop_asked():
                     raise StopAskedError
-                time.sleep(POLL_S)
+                time.sleep(_POLL_S)
             for n in wave:
                 if n not in failed:
                     check_client(jobs[n])

@@ -19,8 +19,8 @@ _TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line."""
 
-LARGEST_COUNT = 2.0**53
-"""Beyond it a float does not tell two counts apart."""
+# Beyond it a float does not tell two counts apart.
+_LARGEST_COUNT = 2.0**53
 
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
 """By the end of a histogram's name; seconds are what Prometheus asks for."""
@@ -119,7 +119,7 @@ def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Rea
                 fix="name a counter; its name mostly ends in _total",
             )
     for _, _, sample in samples:
-        if not 0 <= sample.value < LARGEST_COUNT:
+        if not 0 <= sample.value < _LARGEST_COUNT:
             raise JobError(f"{counter.name} is {sample.value}, which is no count")
     if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
         counts = _without_parts(sample for _, _, sample in samples)
@@ -182,7 +182,7 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     counts = [count for _, count in found]
     if found and (found[-1][0] != math.inf or not counts[0] >= 0 or counts != sorted(counts)):
         raise JobError(f"the buckets of {histogram.name} are no cumulative ones up to +Inf")
-    if not all(count < LARGEST_COUNT for count in counts):
+    if not all(count < _LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
     return found
 

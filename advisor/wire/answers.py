@@ -371,7 +371,7 @@ class JobShare:
         rate: Progress per second, in the job's unit.
         speed: Relative speed: 1 is as fast as alone on the whole GPU.
         latency_p99_ms: Of a job that answers requests, while it meets its demand; None: not known.
-        environment: Variables that limit the job; none without a limit.
+        environment: Variables that limit the job or bound its memory; none without either.
     """
 
     job: str

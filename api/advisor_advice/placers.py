@@ -15,7 +15,6 @@ from advisor.core.gpu import (
     MemoryFit,
     Share,
     Split,
-    of_options,
     read_bound,
     share_environment,
     vendor_of,
@@ -125,7 +124,7 @@ def pasted(
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
     told = zip(jobs, bounds, strict=True)
-    cannot += tuple(f"{job} {of_options(how)}" for job, (_, how) in told if how)
+    cannot += tuple(f"{job} {how}" for job, (_, how) in told if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 

@@ -51,7 +51,7 @@ WORDS: Mapping[Sharing, str] = {
     "exclusive": "one after the other",
 }
 
-BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
+_BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
 
 
 def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
@@ -228,7 +228,7 @@ def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     if prices.are_set:
         yield "Price", prices.text(*((way.time_s, way.energy_j) for way in (this, apart)))
     elif way is r.call:
-        yield "Price", BY_PRICE
+        yield "Price", _BY_PRICE
 
 
 def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
@@ -242,7 +242,7 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         energy, stp = worth_of(best.prediction, prices).energy, best.prediction.stp.value
         beyond = ", beyond a limit" if best.violations else ""
         hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
-        by_price = f"; {BY_PRICE}" if hours and r.request.objective.name != COST else ""
+        by_price = f"; {_BY_PRICE}" if hours and r.request.objective.name != COST else ""
         saved = less_or_more(energy.value, 0)
         yield "At best", f"{best.name}{beyond}: {stp:.2f}x an hour, {saved} energy{by_price}"
     yield from _near(near_miss(r))
@@ -312,7 +312,7 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
         alone_s = HOUR_S * sum(s * gpus for s, gpus in zip(speeds, held, strict=True))
         yield "Price", prices.text(together, (alone_s, apart_j))
     elif r.call:
-        yield "Price", BY_PRICE
+        yield "Price", _BY_PRICE
     counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
     alone_ms = {profile.job: profile.whole_gpu_p99_ms for profile in r.profiles}
     each = (

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import EQUAL, WHOLE, Split, most_of_clients, of_options, read_bound
+from advisor.core.gpu import EQUAL, WHOLE, Share, Split, read_bound
 from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     OBJECTIVES,
@@ -497,11 +497,11 @@ def problems(
             "set results.tolerance in its file (docs/job-file.md, Results)"
         )
     if options := read_bound(next((p.memory_bound for p in ordered if p.memory_bound), None))[1]:
-        found.append(f"it {of_options(options)}")
+        found.append(f"it {options}")
     crowds = ((p, p.mps_clients) for p in ordered if p.mps_clients and p.share_percent < WHOLE)
     for point, clients in [(p, n) for p, n in crowds if n > 1][:1]:
-        most = point.share_percent, point.units_total, point.units_granted
-        found.append(f"it {most_of_clients(clients, *most)}")
+        most = Share(point.share_percent).most_of(clients, point.units_total, point.units_granted)
+        found.append(f"it {most}")
     used = max((p.memory_used_mib or 0 for p in points), default=0)
     if memory_mib and used > memory_mib / 2:
         found.append(
