@@ -1,9 +1,9 @@
 """How near answers come to tables that others measured and published, beside rules of one line.
 
-No answer was learned from them, and all but few are of other GPUs. Where GPU busy alone is known,
-the part of the time in which a kernel runs, `GAPS` makes SM activity of it. Values are for each 1
-of a job alone, on the whole GPU and at its full power limit. A learner is judged on the half of the
-families of jobs that it has not seen, in either place of a pair.
+Nearly all are of GPUs that nothing was learned from; what was chosen by half of a table is said in
+docs/measurements/sets.md. Values are for each 1 of a job alone, on the whole GPU and at its full
+power limit. A learner is judged on the half of the families of jobs that it has not seen, in either
+place of a pair.
 """
 
 import csv
