@@ -442,6 +442,7 @@ class _Hours:
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
     without_sm_s: float = 0.0
+    # By GPU model, and whether somebody held it.
     dark_s: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
     labels_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     named: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -522,7 +523,8 @@ class _AuditTotals:
         low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
         # Of a card whose limit was not read that of the largest one (`most_of`).
         high = sum(s * survey.limits_w.get(model, 1400.0) for (model, _), s in dark.items())
-        return Interval(kwh + held_s * mean_w / 3.6e6, kwh + low / 3.6e6, kwh + high / 3.6e6)
+        likely = max(low, held_s * mean_w)
+        return Interval(*(kwh + joules / 3.6e6 for joules in (likely, low, high)))
 
     @property
     def reads_power(self) -> bool:

@@ -390,6 +390,7 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
         jobs[job][float(row["limit_w"])] = row
     for gpu, bar in (("v100", 5.0), ("a40", 7.2), ("p100", 2.9), ("rtx6000", 5.5)):
         rows, networks = list[tuple[float, ...]](), list[str]()
+        most_w = max(max(own) for (card, *_), own in jobs.items() if card == gpu)
         for (_, network, *_), own in (item for item in jobs.items() if item[0][0] == gpu):
             free = own.pop(max(own))
             for limit_w, row in own.items():
@@ -402,6 +403,7 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
             "speed under a power limit",
             kept,
             {
+                SHIPPED: speed_left(limit_w, drawn_w, most_w),
                 "no loss": np.ones(len(kept)),
                 "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
             },
@@ -559,7 +561,7 @@ TABLES: Mapping[str, _Table] = {
         _of_zeus,
         "ml-energy/zeus",
         "75a8b9398034eb9baf74ca0a830c2c31bcce52cd",
-        "an answer of advisor, which does not say what another power limit does",
+        "the part of the watts that no clock changes; that of V100 and A40 is advisor's",
         {},
     ),
     "igniter": _Table(

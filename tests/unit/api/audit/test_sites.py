@@ -63,6 +63,19 @@ def test_next_to_nothing_is_not_said_of_what_was_not_read(tmp_path: Path) -> Non
     assert "too little read" in said
 
 
+def test_nor_of_what_fills_its_cards_beside_a_quarter_that_was_not_read(tmp_path: Path) -> None:
+    busy = FULL | {"DCGM_FI_DEV_POWER_USAGE": 650, "DCGM_FI_PROF_SM_ACTIVE": 0.97}
+    no_power = {name: value for name, value in FULL.items() if "POWER" not in name}
+    full = [rows(n, pod(f"train{n}"), values=busy) for n in range(3)]
+    read = audited(tmp_path / "read", full)
+    assert "next to nothing" in headline(read)
+    found = audited(tmp_path / "dark", [*full, rows(3, pod("web"), values=no_power)])
+    assert "little of what was read" in headline(found)
+    # The hour of the fourth may have been of a card with six others.
+    ends = [one.shared.gpu_hours.low - one.shared.gpu_hours.value for one in (read, found)]
+    assert 0.3 < ends[0] - ends[1] < 6 / 7
+
+
 def test_instances_that_name_no_gpu_are_counted(tmp_path: Path) -> None:
     """As slurm-job-exporter names those of MIG: by their own UUID, beside a GPU's number."""
     row = {
