@@ -46,7 +46,7 @@ def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: f
     """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
     fixed_w = FIXED * own_limit_w
     over_w = np.maximum(wanted_w, limit_w) - fixed_w
-    left: Floats = ((limit_w - fixed_w) / over_w) ** EXPONENT
+    left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
     return left
 
 

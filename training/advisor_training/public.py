@@ -27,6 +27,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
 from advisor.predict.one_window import SoloWindow
+from advisor.predict.power_limit import speed_left
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
@@ -561,7 +562,7 @@ TABLES: Mapping[str, _Table] = {
         _of_zeus,
         "ml-energy/zeus",
         "75a8b9398034eb9baf74ca0a830c2c31bcce52cd",
-        "the part of the watts that no clock changes; that of V100 and A40 is advisor's",
+        "the watts that a card draws at any clock, which are taken as on V100 and A40",
         {},
     ),
     "igniter": _Table(
