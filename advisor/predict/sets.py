@@ -94,9 +94,10 @@ class RoundRobin:
         else:
             made = min(cores, 1.0) / self.launch_s * rate / whole_rate
         made = np.maximum(made, 1e-3)
-        hold_s = np.full_like(made, held_s) if serves else np.maximum(held_s, active / made)
+        hold_s = np.maximum(held_s, active / made / (self.batches if serves else 1.0))
         runs = whole_active**self.gaps if waits else 1.0
-        return made, hold_s if serves else np.maximum(hold_s, runs / made), hold_s
+        own_s = np.full_like(made, held_s) if serves else np.maximum(hold_s, runs / made)
+        return made, own_s, hold_s
 
 
 def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
@@ -150,12 +151,15 @@ class Tails:
             rest of their time waits for no kernel.
         burst_ms: A server whose p99 alone is far below that meets jobs that compute in bursts as
             they are in a burst, on the whole GPU; one far above as they are in the mean.
+        memory: Of DRAM activity, the part that is a queue to a server with SMs of its own, as far
+            as its limit leaves it more than it is asked.
     """
 
     crowd: float
     kernel_s: float
     held: float
     burst_ms: float
+    memory: float
 
     def longer(self, jobs: "JobsAlone") -> Floats:
         """Times its p99 alone at its limit, of each that is a server, under MPS.
@@ -173,9 +177,13 @@ class Tails:
             in_step = made * between_s[:, None] >= 1
             waited = self.kernel_s + (hold_s * in_step).sum(axis=1)
             between_s = waited / (1 - (hold_s * made * ~in_step).sum(axis=1))
-        kernels = np.minimum(1.0, jobs.made * jobs.hold_s / self.held) ** 2
-        waiting = 1 + np.where(jobs.apart, 0.0, kernels) * (between_s / self.kernel_s - 1)
-        longer: Floats = np.maximum(together, waiting)
+        kernels = np.minimum(1.0, jobs.made * jobs.least_hold_s / self.held) ** 2
+        waiting = 1 + kernels * (between_s / self.kernel_s - 1)
+        # What its limit leaves it beyond what it is asked is what others take; else it is queued.
+        queue = (1 - self.memory * jobs.dram) / (1 - self.memory * jobs.dram.sum(axis=0)).clip(0.05)
+        idle = np.maximum(0.0, 1 - jobs.rate / np.maximum(jobs.reach, 1e-9))
+        apart = 1 + np.sqrt(idle) * (np.maximum(together, queue) - 1)
+        longer: Floats = np.where(jobs.apart, apart, np.maximum(together, waiting))
         return longer
 
 
@@ -200,7 +208,7 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
         kept: Part of its speed that a job keeps beside others.
     """
     runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.own_s)
-    wanted = np.where(runs < 1 - 1e-6, (runs + jobs.made * jobs.hold_s) / 2, 1.0)
+    wanted = np.where(runs < 1 - 1e-6, (runs + jobs.made * jobs.least_hold_s) / 2, 1.0)
     wanted *= jobs.share > 0
     taken = np.fmax(wanted, np.where(jobs.served, (jobs.busy + jobs.sm) / 2, 0.0))
     part = _level(taken, 1.0) / np.maximum(wanted, 1e-9)
@@ -282,7 +290,7 @@ _UNREAD_CORES = (1.0, 0.4)
 # of 29 such wait, and none of 38 others, the least active at 0.76.
 _WAITING = 0.7
 
-TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0)
+TAILS = Tails(crowd=1.5, kernel_s=8e-6, held=0.1, burst_ms=24.0, memory=0.8)
 
 TURNS_KEPT, TURN_MS = 0.92, 3.0
 """Of `turns` and `JobsAlone.later`."""
@@ -291,7 +299,7 @@ FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
 requests wait for their kernels, so it answers in fuller batches."""
 
-ACTIVE_IDLE_OVER_W = 50.0
+ACTIVE_IDLE_OVER_W = 45.0
 """Active idle power over that of the empty card, for profiles without the former."""
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
@@ -712,6 +720,11 @@ class JobsAlone:
     def seated(self, rows: Any, levels: Any) -> "JobsAlone":
         """Those of some rows and columns, as numpy takes them."""
         return JobsAlone(**{f.name: getattr(self, f.name)[rows, levels] for f in fields(self)})
+
+    @property
+    def least_hold_s(self) -> Floats:
+        """`hold_s`, of a server in full batches."""
+        return np.minimum(self.own_s, self.hold_s)
 
     @property
     def apart(self) -> npt.NDArray[np.bool_]:
