@@ -37,7 +37,7 @@ TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
 """Objectives that can be asked for a given work: energy, time or money until all jobs are done."""
 
 CHANCES = (0.05, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-WEIGHTS = (-1.22, -0.85, -0.35, -0.14, 0.04, 0.16, 0.42, 0.65, 1.05, 1.25, 1.48)
+WEIGHTS = (-1.18, -0.77, -0.33, -0.12, 0.03, 0.15, 0.4, 0.62, 0.91, 1.15, 1.45)
 """A relative speed exceeds its expected value, lowered by this part of the way to its low end, with
 these chances: 1,622 speeds in measured pairs, by trees without their jobs
 (docs/measurements/policy.py)."""

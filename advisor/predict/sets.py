@@ -447,7 +447,7 @@ LOW_SPEEDS = (0.82, 1.22), (0.41, 1.27), (0.96, 1.13)
 """As `SPEED_ERRORS`, of a job below normal priority, and of those beside it, servers last: of 34
 windows of two of these none served less than 0.96 of what was asked."""
 
-LOW_POWER, LOW_ENERGY, LOW_P99 = (0.74, 1.07), (0.89, 1.07), Interval(0.82, 0.56, 1.15)
+LOW_POWER, LOW_ENERGY, LOW_P99 = (0.73, 1.07), (0.89, 1.08), Interval(0.63, 0.44, 0.83)
 """As `POWER_ERRORS`, `ENERGY_ERRORS` and `P99_ERRORS`, of jobs with one below normal priority."""
 
 _LOW, _BESIDE_LOW, _SERVED_LOW = range(len(CLASSES), len(CLASSES) + len(LOW_SPEEDS))

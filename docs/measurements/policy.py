@@ -26,7 +26,7 @@ from operator import itemgetter
 import numpy as np
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
-from advisor.core.records import SoloPoint
+from advisor.core.records import PointPart, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError
@@ -219,15 +219,17 @@ def measured() -> Mapping[tuple[str, tuple[str, ...]], Ways]:
                 saved=1 - point.power_w / work_w if work_w else -1.0,
                 speeds=tuple(speeds),
                 p99_ms=tuple(part.latency_p99_ms for part in point.parts),
-                above=tuple(
-                    ((part.rate or 0.0) - asked) / math.sqrt(asked / point.window_s) if asked else 0.0
-                    for part in point.parts
-                    for asked in [part.offered_rate]
-                ),
+                above=tuple(above(part, point.window_s) for part in point.parts),
                 per_joule=sum(speeds) / point.power_w,
             )
         )
     return found
+
+
+def above(part: PointPart, window_s: float) -> float:
+    """As `Window` has it."""
+    asked = part.offered_rate
+    return ((part.rate or 0.0) - asked) / math.sqrt(asked / window_s) if asked else 0.0
 
 
 def among(of: Measured, predictor: Predictor) -> Outlook:
@@ -315,7 +317,7 @@ def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> f
 
 
 def p99_chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
-    """That all servers keep their p99, copies alike and others for themselves; NaN: none has one."""
+    """That all servers keep their p99, copies alike, others each by chance; NaN: none has one."""
     weights = {
         profile.job: math.log(most_ms / p99_ms.value) / math.log(p99_ms.high / p99_ms.value)
         for part, profile in zip(p.parts, profiles, strict=True)
