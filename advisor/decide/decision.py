@@ -850,8 +850,9 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
         most_ms = request.longest_p99_ms(profile)
         beside = p.part(place, job).latency_p99_ms
-        if most_ms and beside and sure_p99_ms(beside, request.p99_chance(profile)) > most_ms:
-            sure_ms = sure_p99_ms(beside, request.policy.chance)
+        chance = request.p99_chance(profile, profiles)
+        if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
+            sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
             found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
     return "" if len(found) < len(option.violations) else " ".join(dict.fromkeys(found))
 

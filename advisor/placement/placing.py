@@ -48,6 +48,8 @@ from advisor.core.objectives import (
 )
 from advisor.decide.decision import Decision, Outlook, below_normal, decide, limits_of
 from advisor.decide.limits import (
+    CHANCES,
+    P99_WEIGHTS,
     TO_THE_END,
     Request,
     check_limits,
@@ -71,7 +73,6 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
     P99_ENDS,
-    SPEED_ENDS,
     TAILS,
     AnyWay,
     JobsAlone,
@@ -79,6 +80,7 @@ from advisor.predict.sets import (
     alone_at,
     fills,
     power_w,
+    speed_ends,
 )
 from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
@@ -344,7 +346,7 @@ class _ManyAlone:
         could = alone.could
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        off = np.log(SPEED_ENDS[alone.classes, 0]), NORMAL_90 * self.doubt[sets.T, level]
+        off = np.log(speed_ends(alone, alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
         low = could * np.exp(-np.hypot(*off))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
@@ -354,12 +356,12 @@ class _ManyAlone:
     def p99_ms(self, sets: Ints, level: Ints, weights: Floats) -> Floats:
         """Of each server, 0 where it is not known; shape (sets, seats).
 
-        `weights` say how far towards the high end each kind must keep its limit, 0: as expected.
+        `weights` say how far towards the high end each must keep its limit, 0: as expected.
         """
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
         known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high ** weights[sets.T] * TAILS.longer(alone) * known).T
+        longer: Floats = (high**weights.T * TAILS.longer(alone) * known).T
         return longer
 
 
@@ -580,8 +582,8 @@ class SetAnswers:
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
-        chances = [limits.p99_chance(profile) for profile in profiles]
-        self._p99_weights = np.array([*(weights_of(chance)[1] for chance in chances), 0.0])
+        chances = [limits.p99_chance(profile, [profile]) for profile in profiles]
+        self._p99_chances = np.array([*chances, 0.5])
         self.two = _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
@@ -647,9 +649,16 @@ class SetAnswers:
         decisive = sure_speeds(speed, low, self._limits.policy.chance)
         kept = (decisive >= self.floors[sets.rows] - 1e-9).all(axis=1)
         if np.isfinite(self._most_p99_ms).any():
-            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._p99_weights)
+            p99_ms = self.many.p99_ms(sets.rows, sets.level, self._p99_weights(sets.rows))
             kept &= (p99_ms <= self._most_p99_ms[sets.rows] * (1 + 1e-9)).all(axis=1)
         return chosen[kept]
+
+    def _p99_weights(self, rows: Ints) -> Floats:
+        """How far to its high end each p99 must keep its limit, as `Request.p99_chance` has it."""
+        alike = np.tril(rows[:, :, None] == rows[:, None], -1).any(axis=2)
+        servers = (np.isfinite(self._most_p99_ms[rows]) & ~alike).sum(axis=1)
+        chances = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
+        return np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
 
     def within_power(self, sets: Sets) -> Ints:
         """Which of them keep the ceiling of watts; larger ones may where they do not."""

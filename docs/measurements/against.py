@@ -87,8 +87,16 @@ def asked() -> Sets:
         sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
         split = Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low))
         alone_ms = tuple(p99_ms for _, _, p99_ms in own)
-        of_window = {"speeds": speeds, "p99_ms": tuple(p99s), "alone_ms": alone_ms}
-        found[jobs][split].append(Window(saved=1 - watts / apart_w, **of_window))
+        found[jobs][split].append(
+            Window(
+                saved=1 - watts / apart_w,
+                speeds=speeds,
+                p99_ms=tuple(p99s),
+                alone_ms=alone_ms,
+                above=(0.0,) * len(speeds),
+                per_joule=sum(speeds) / watts,
+            )
+        )
     return {(GPU_MODEL, jobs): ways for jobs, ways in found.items()}
 
 

@@ -5,7 +5,8 @@
 The decision on each pair or set is among its measured options and separate GPUs. Trees are fitted
 without the jobs of the pair, the law of sets is as shipped, and no window of the set is used.
 Speeds are over the rate alone in the same run. A window keeps its limits where every job keeps the
-policy's speed, and a server its demand and p99. Brackets: 95 %, by a bootstrap over sets. Last in
+policy's speed, and a server its p99 and its demand: no fewer requests than three standard errors of
+a count below it. Brackets: 95 %, by a bootstrap over sets. Last in
 a row are the stated chance that all speeds hold and how often they did, and the same of all p99s.
 
 Then random sets of three to five jobs that leave most of the GPU idle, one or two of them servers:
@@ -25,7 +26,7 @@ from operator import itemgetter
 import numpy as np
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
-from advisor.core.records import SoloPoint
+from advisor.core.records import PointPart, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
 from advisor.errors import InputError, NoSplitError
@@ -51,7 +52,7 @@ from advisor_training.rows import Rows, read_measured
 from advisor_training.train import forest_bytes, make_training_set
 
 TOLERANCE = 0.005
-"""Of a speed or a demand: a measured rate repeats to half a percent."""
+"""Of a speed: a measured rate repeats to half a percent."""
 
 ERRORS: list[tuple[str, float]] = []
 """Of speeds in pairs, with the job: from the measured one to the expected, for each way to the low
@@ -65,12 +66,19 @@ Chance = tuple[float, bool, float, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, and p99s (alone NaN: no server)."""
+    """What was measured: energy saved, relative speeds, p99s, ms, and work per joule.
+
+    Attributes:
+        alone_ms: p99s alone; NaN: no server.
+        above: Of a server, requests above its demand in standard errors of a count; else 0.
+    """
 
     saved: float
     speeds: tuple[float, ...]
     p99_ms: tuple[float | None, ...]
     alone_ms: tuple[float, ...]
+    above: tuple[float, ...]
+    per_joule: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,9 +225,17 @@ def measured() -> Sets:
                 alone_ms=tuple(
                     statistics.median(p.latency_p99_ms or math.nan for p in own) for own in ours
                 ),
+                above=tuple(above(part, point.window_s) for part in point.parts),
+                per_joule=sum(speeds) / point.power_w,
             )
         )
     return found
+
+
+def above(part: PointPart, window_s: float) -> float:
+    """As `Window` has it."""
+    asked = part.offered_rate
+    return ((part.rate or 0.0) - asked) / math.sqrt(asked / window_s) if asked else 0.0
 
 
 def among(of: Measured, predictor: Predictor) -> Outlook:
@@ -307,13 +323,14 @@ def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> f
 
 
 def p99_chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
-    """That the server of which it is least likely keeps its p99; NaN: none has one."""
-    weights = [
-        math.log(most_ms / p99_ms.value) / math.log(p99_ms.high / p99_ms.value)
+    """That all servers keep their p99, copies alike, others each by chance; NaN: none has one."""
+    weights = {
+        profile.job: math.log(most_ms / p99_ms.value) / math.log(p99_ms.high / p99_ms.value)
         for part, profile in zip(p.parts, profiles, strict=True)
         if (p99_ms := part.latency_p99_ms) and (most_ms := request.longest_p99_ms(profile))
-    ]
-    return float(np.interp(min(weights), P99_WEIGHTS, CHANCES)) if weights else math.nan
+    }
+    chances = np.interp([*weights.values()], P99_WEIGHTS, CHANCES)
+    return float(np.prod(chances)) if weights else math.nan
 
 
 def saved(windows: Iterable[Window]) -> float:
@@ -328,7 +345,10 @@ def held_limits(
     speeds, tails = True, True
     for seat, profile in enumerate(profiles):
         least = floor(profile, request) - TOLERANCE
-        speeds &= statistics.fmean(window.speeds[seat] for window in windows) >= least
+        if is_served(profile):
+            speeds &= statistics.fmean(window.above[seat] for window in windows) >= -3
+        else:
+            speeds &= statistics.fmean(window.speeds[seat] for window in windows) >= least
         known_ms = [tail for window in windows if (tail := window.p99_ms[seat]) is not None]
         most_ms = request.longest_p99_ms(profile)
         tails &= not (known_ms and most_ms and statistics.fmean(known_ms) > most_ms)

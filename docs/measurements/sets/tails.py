@@ -41,6 +41,7 @@ LAWS = tuple(
         [kernel_us / 1e6 for kernel_us in (4, 6, 8, 10, 12, 15, 25, 1e6 * NO_KERNEL_S)],
         (0.001, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3),
         (3.0, 6.0, 12.0, 24.0, 48.0),
+        (0.9,),
     )
 )
 MET = 0.9
@@ -77,9 +78,13 @@ class Tail:
         return self.server.startswith(HALF)
 
     @property
+    def is_apart(self) -> bool:
+        return bool(self.beside.apart[0])
+
+    @property
     def waits(self) -> bool:
         """Whether a job that fills the GPU makes kernels beside it, or it does."""
-        return self.of_class not in ("own SMs", "own SMs, one fills", "none fills")
+        return not self.is_apart and self.of_class != "none fills"
 
     @property
     def of_class(self) -> SetClass:
@@ -213,26 +218,36 @@ def by(law: Tails) -> Callable[[Tail], float]:
 
 def nearest_of(tails: Sequence[Tail]) -> Callable[[Sequence[Tail]], Tails]:
     """What finds the law that errs least on some of the windows."""
-    all_laws = Tails(*np.array([astuple(law) for law in LAWS]).T)
-    offs = {id(tail): np.abs(np.log(_longer(all_laws, tail) / tail.longer)) for tail in tails}
+    offs = _offs([tail for tail in tails if not tail.is_apart], LAWS)
 
     def nearest(some: Sequence[Tail]) -> Tails:
         some = [tail for tail in some if tail.is_said]
         counts = Counter((tail.server, tail.source) for tail in some)
 
         def best(laws: Iterable[int], own: Iterable[Tail]) -> int:
-            sums = np.zeros(len(LAWS))
+            sums = np.zeros(1)
             for tail in own:
-                sums += offs[id(tail)] / counts[tail.server, tail.source]
+                sums = sums + offs[id(tail)] / counts[tail.server, tail.source]
             return min(laws, key=lambda n: float(sums[n]))
 
-        # Crowds and bursts where nobody waits for long kernels, and kernels where somebody does.
+        # Crowds and bursts where nobody waits for long kernels, kernels where somebody does, then
+        # the memory where each has SMs of its own.
+        free, apart = ([t for t in some if t.is_apart == own] for own in (False, True))
         calm = (n for n, law in enumerate(LAWS) if law.kernel_s == NO_KERNEL_S)
-        crowds = LAWS[best(calm, (tail for tail in some if not tail.waits))]
+        crowds = LAWS[best(calm, (tail for tail in free if not tail.waits))]
         alike = [(law.crowd, law.burst_ms) == (crowds.crowd, crowds.burst_ms) for law in LAWS]
-        return LAWS[best(np.flatnonzero(alike), (tail for tail in some if tail.waits))]
+        law = LAWS[best(np.flatnonzero(alike), (tail for tail in free if tail.waits))]
+        laws = [replace(law, memory=part / 20) for part in range(8, 20)]
+        offs.update(_offs(apart, laws))
+        return laws[best(range(len(laws)), apart)]
 
     return nearest
+
+
+def _offs(tails: Sequence[Tail], laws: Sequence[Tails]) -> dict[int, Floats]:
+    """What each law is off by, of each window, of logarithms."""
+    at_once = Tails(*np.array([astuple(law) for law in laws]).T)
+    return {id(tail): np.abs(np.log(_longer(at_once, tail) / tail.longer)) for tail in tails}
 
 
 def _longer(law: Tails, tail: Tail) -> Floats:

@@ -220,11 +220,11 @@ def test_a_latency_holds_with_a_chance(share: int, most_ms: float, chance: float
 def test_what_is_said_of_latencies() -> None:
     split, text = (
         Split((50.0, 50.0)),
-        "server at 50 % may have a p99 latency of 48.8 ms (28 expected), above {} ms",
+        "server at 50 % may have a p99 latency of 49.2 ms (28 expected), above {} ms",
     )
-    sure_ms = 28 * (60 / 28) ** 0.73
+    sure_ms = 28 * (60 / 28) ** 0.74
     for limits, above in (
-        (Request(default_max_p99_ms=49), None),
+        (Request(default_max_p99_ms=50), None),
         (Request(default_max_p99_ms=48), "48"),
         (Request(default_max_p99_ms=48, max_p99_ms={"server": 90}), None),
         (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), "37.5"),
@@ -236,14 +236,24 @@ def test_what_is_said_of_latencies() -> None:
         expected = {} if above is None else {text.format(above): sure_ms / float(above) - 1}
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
     for chance, said in (
-        (0.9, "may have a p99 latency of 32.4 ms (28 expected)"),
-        (0.5, "may have a p99 latency of 28.2 ms (28 expected)"),
+        (0.9, "may have a p99 latency of 32.1 ms (28 expected)"),
+        (0.5, "is expected to have a p99 latency of 28 ms"),
     ):
         assert list(
             broken(
                 (SERVER, A), Request(policy=Policy(p99_times_alone=3, chance=chance)), split=split
             )
         ) == [f"server at 50 % {said}, above 24 ms"]
+
+
+def test_all_servers_together_keep_their_limits_with_the_chance() -> None:
+    """Copies are right or wrong together, others each for themselves."""
+    other = replace(SERVER, job="other")
+    given, both = Request(default_max_p99_ms=30), (SERVER, other, A)
+    assert given.p99_chance(SERVER, (SERVER, SERVER, A)) == POLICY.chance
+    assert given.p99_chance(SERVER, both) ** 2 == pytest.approx(POLICY.chance)
+    assert Request().p99_chance(SERVER, both) ** 2 == pytest.approx(0.7)
+    assert Request().p99_chance(SERVER, both, is_given=True) == given.p99_chance(SERVER, both)
 
 
 def test_whose_limit_of_latencies_counts() -> None:

@@ -347,10 +347,39 @@ def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
     bursts = [0.0, 1.0, 1.0]
     fast, slow = (tail_of_the_first([0.2, 0.1, 0.1], bursts, alone_ms) for alone_ms in (1e-9, 1e9))
     assert slow == pytest.approx(tail_of_the_first([0.2, 0.1, 0.1]))
-    in_a_burst = (1 + (TAILS.crowd * 1.3) ** 2) / (1 + (TAILS.crowd * 0.2) ** 2)
+    in_a_burst = 1 + TAILS.crowd**2 * (1.3**2 - 0.2**2)
     assert fast == pytest.approx(in_a_burst)
     in_a_burst_itself = tail_of_the_first([0.2, 0.1], [1.0, 0.0], 1e-6)
     assert in_a_burst_itself == pytest.approx(tail_of_the_first([0.2, 0.1]))
+
+
+def test_others_wait_for_small_batches_of_a_server() -> None:
+    """They keep others off for two thirds of the time in which its SMs are active alone."""
+    calm, busy = (
+        replace(
+            of_kernels("server", 1e-3, sm, serving=SERVING), kernels=of_kernels("x", 1e-3).kernels
+        )
+        for sm in (20.0, 90.0)
+    )
+    big = of_kernels("big", 1e-4, 99.0)
+    assert speeds_of(big, calm)[0] == pytest.approx(0.8, abs=0.01)
+    assert speeds_of(big, busy)[0] == pytest.approx(0.4, abs=0.01)
+
+
+def test_with_sms_of_its_own_a_server_waits_for_the_memory() -> None:
+    """Less where it had no SMs left alone: then its p99 is a queue that was there."""
+
+    def longer(share: float, dram: float) -> float:
+        profiles = job("server", 40.0, serving=TIMED), job("other", 5.0, columns=dram_of(dram))
+        alone = alone_at(profiles, np.array([[share], [100 - share]]))
+        return float(TAILS.longer(replace(alone, sm=np.array([[0.4], [0.05]])))[0, 0])
+
+    assert 1 < longer(80.0, 0.0) < longer(80.0, 50.0) < longer(80.0, 90.0)
+    assert longer(40.0, 90.0) == pytest.approx(1.0)
+
+
+def dram_of(percent: float) -> dict[str, Any]:
+    return {"dram_active_percent": [percent] * 10}
 
 
 def tail_of_the_first(
@@ -377,7 +406,7 @@ def test_servers_serve_no_more_together_than_the_card_can() -> None:
 
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
     assert active_idle_w(job("a", active_idle_power_w=126.0)) == 126.0
-    assert active_idle_w(job("b")) == pytest.approx(130.0)  # of 80 W
+    assert active_idle_w(job("b")) == pytest.approx(125.0)  # of 80 W
 
 
 def test_a_job_without_counters_is_taken_to_fill() -> None:
