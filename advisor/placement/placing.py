@@ -657,8 +657,9 @@ class SetAnswers:
         """How far to its high end each p99 must keep its limit, as `Request.p99_chance` has it."""
         alike = np.tril(rows[:, :, None] == rows[:, None], -1).any(axis=2)
         servers = (np.isfinite(self._most_p99_ms[rows]) & ~alike).sum(axis=1)
-        chances = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
-        return np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
+        chances: Floats = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
+        weights: Floats = np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
+        return weights
 
     def within_power(self, sets: Sets) -> Ints:
         """Which of them keep the ceiling of watts; larger ones may where they do not."""
