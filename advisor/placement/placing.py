@@ -80,7 +80,6 @@ from advisor.predict.sets import (
     alone_at,
     fills,
     power_w,
-    speed_ends,
 )
 from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
@@ -346,7 +345,7 @@ class _ManyAlone:
         could = alone.could
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        off = np.log(speed_ends(alone, alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
+        off = np.log(alone.speed_ends(alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
         low = could * np.exp(-np.hypot(*off))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False

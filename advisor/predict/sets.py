@@ -473,14 +473,6 @@ MANY_WIDER = 5, 1.3
 of the jobs for 9 of 10, where those of all sets held 84 %; of the other half they hold 89 %."""
 
 
-def speed_ends(jobs: "JobsAlone", classes: npt.NDArray[np.intp]) -> Floats:
-    """`_SPEED_ENDS` of jobs of these classes beside each other; shape (2, jobs, ways)."""
-    many, wider = MANY_WIDER
-    power = np.where(np.count_nonzero(jobs.share, axis=0) >= many, wider, 1.0)
-    ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0) ** power
-    return ends
-
-
 class SetPredictor:
     """A `Predictor` of any number of jobs."""
 
@@ -534,7 +526,7 @@ def _with_bounds(
     watts, limit_w = power
     apart = np.array([split.sharing == "exclusive" for split in splits])
     speeds = np.minimum(could, alone.rate)
-    low, high = speed_ends(alone, classes)
+    low, high = alone.speed_ends(classes)
     # What a server serves is as sure as that it could do more; of the rest chance decides.
     bounds = np.array([speeds, low * could, high * could])
     for job, profile in enumerate(profiles):
@@ -785,6 +777,13 @@ class JobsAlone:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""
         beside = np.minimum(1.0, self.sm.sum(axis=0) - self.sm)
         return np.where(self.apart, 0.0, fuller * self.served * beside)
+
+    def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
+        """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
+        many, wider = MANY_WIDER
+        power = np.where(np.count_nonzero(self.share, axis=0) >= many, wider, 1.0)
+        ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0) ** power
+        return ends
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
