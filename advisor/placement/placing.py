@@ -80,7 +80,6 @@ from advisor.predict.sets import (
     alone_at,
     fills,
     power_w,
-    speed_ends,
 )
 from advisor.validity.safe_counts import CheckedCounts, safe_splits
 
@@ -346,7 +345,7 @@ class _ManyAlone:
         could = alone.could
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
-        off = np.log(speed_ends(alone, alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
+        off = np.log(alone.speed_ends(alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
         low = could * np.exp(-np.hypot(*off))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
@@ -657,8 +656,9 @@ class SetAnswers:
         """How far to its high end each p99 must keep its limit, as `Request.p99_chance` has it."""
         alike = np.tril(rows[:, :, None] == rows[:, None], -1).any(axis=2)
         servers = (np.isfinite(self._most_p99_ms[rows]) & ~alike).sum(axis=1)
-        chances = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
-        return np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
+        chances: Floats = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
+        weights: Floats = np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
+        return weights
 
     def within_power(self, sets: Sets) -> Ints:
         """Which of them keep the ceiling of watts; larger ones may where they do not."""

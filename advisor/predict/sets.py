@@ -181,11 +181,12 @@ class Tails:
         waiting = 1 + kernels * (between_s / self.kernel_s - 1)
         # With SMs of its own it waits for the memory, and the more of its limit it leaves idle, the
         # more of its p99 is no queue that was there alone.
-        queue = (1 - self.memory * jobs.dram) / (1 - self.memory * jobs.dram.sum(axis=0)).clip(0.05)
+        left = np.maximum(0.05, 1 - self.memory * jobs.dram.sum(axis=0))
+        queue = (1 - self.memory * jobs.dram) / left
         idle = np.maximum(0.0, 1 - jobs.sm * WHOLE / np.maximum(jobs.share, 1e-9))
         apart = 1 + np.sqrt(idle) * (np.maximum(together, queue) - 1)
-        longer: Floats = np.where(jobs.apart, apart, np.maximum(together, waiting))
-        return longer
+        beside = np.maximum(together, waiting)
+        return np.asarray(np.where(jobs.apart, apart, beside), dtype=np.float64)
 
 
 def _most_beside(values: Floats) -> Floats:
@@ -479,7 +480,7 @@ _POWER_ERRORS, _ENERGY_ERRORS = (
     np.array([*(errors[OF_SET[name]] for name in CLASSES), *[below] * len(LOW_SPEEDS)])
     for errors, below in ((POWER_ERRORS, LOW_POWER), (ENERGY_ERRORS, LOW_ENERGY))
 )
-SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
+_SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
 P99_ENDS = np.array(
     [
         astuple(of)
@@ -489,16 +490,9 @@ P99_ENDS = np.array(
 """By the numbers of the classes, then of `_LOW`, `_BESIDE_LOW` and `_SERVED_LOW`."""
 
 
-MANY, MANY_WIDER = 5, 1.3
+MANY_WIDER = 5, 1.3
 """Ranges of speeds in sets of so many jobs are so many times as wide, of logarithms: chosen on half
 of the jobs for 9 of 10, where those of all sets held 84 %; of the other half they hold 89 %."""
-
-
-def speed_ends(jobs: "JobsAlone", classes: npt.NDArray[np.intp]) -> Floats:
-    """`SPEED_ENDS` of jobs of these classes beside each other; shape (2, jobs, ways)."""
-    wider = np.where(np.count_nonzero(jobs.share, axis=0) >= MANY, MANY_WIDER, 1.0)
-    ends: Floats = np.moveaxis(SPEED_ENDS[classes], -1, 0) ** wider
-    return ends
 
 
 class SetPredictor:
@@ -554,7 +548,7 @@ def _with_bounds(
     watts, limit_w = power
     apart = np.array([split.sharing == "exclusive" for split in splits])
     speeds = np.minimum(could, alone.rate)
-    ends = speed_ends(alone, classes)
+    ends = alone.speed_ends(classes)
     if profiles[0].gpu_model not in MEASURED_ON:
         ends = np.where(classes == SLICED, np.array(_SLICED_ELSEWHERE)[:, None, None], ends)
     low, high = ends
@@ -810,6 +804,13 @@ class JobsAlone:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""
         beside = np.minimum(1.0, self.sm.sum(axis=0) - self.sm)
         return np.where(self.apart, 0.0, fuller * self.served * beside)
+
+    def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
+        """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
+        many, wider = MANY_WIDER
+        power = np.where(np.count_nonzero(self.share, axis=0) >= many, wider, 1.0)
+        ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0) ** power
+        return ends
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""

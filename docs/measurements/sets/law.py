@@ -33,7 +33,7 @@ from fitting import (
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
 from advisor.predict.profiles import Floats
-from advisor.predict.sets import MANY, MANY_WIDER, RoundRobin
+from advisor.predict.sets import MANY_WIDER, RoundRobin
 
 LAWS = tuple(
     RoundRobin(launch_us / 1e6, gaps, batches)
@@ -110,9 +110,9 @@ def held(judged: Sequence[Judged]) -> list[Off]:
             if not j.part.serves:
                 of_class = told["SPEED_ERRORS", j.of_class]
                 ranges.append((j.of_class, of_class, j.part.speed / j.speed))
-            many = len(j.row.parts) >= MANY
+            many, by = MANY_WIDER
             for name, (low, _, high, _), ratio in ranges:
-                wider = MANY_WIDER if many and name != "watts" else 1.0
+                wider = by if len(j.row.parts) >= many and name != "watts" else 1.0
                 is_held = low**wider <= ratio <= high**wider
                 found.append(Off(name, j.row, j.part.kind, j.jobs, 100.0 * is_held))
     return found
