@@ -14,10 +14,10 @@ from advisor.core.gpu import MemoryFit, Split, without_limits
 from advisor.core.job import Job
 from advisor.core.objectives import Interval
 from advisor.errors import AdvisorError, LimitNotProvenError
-from advisor.launch import newcomers
+from advisor.launch import supervise
 from advisor.launch.folder import ask_join, create_folder, join_status, withdraw
-from advisor.launch.newcomers import Newcomers
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchPart
+from advisor.launch.supervise import Newcomers
 from advisor.runtime.backend import Backend
 from advisor.runtime.processes import RunInBackground
 
@@ -51,7 +51,7 @@ class Door:
     ) -> None:
         self.watch, self.started, self.warnings = watch, list[ScriptedJob](), list[str]()
         prove = proving(watch.clock, {"c": script or Script()}, self.started)
-        patch.setattr(newcomers, "prove", prove)
+        patch.setattr(supervise, "prove", prove)
         self.folder = create_folder(root / "home" / "launches", watch.spec)
         backend = cast("Backend", watch.backend)
         self.newcomers = Newcomers(
@@ -241,7 +241,7 @@ def test_an_answer_that_cannot_be_written_is_a_warning(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(newcomers, "answer", full)
+    monkeypatch.setattr(supervise, "answer", full)
     assert (door.ask().outcome, len(door.watch.monitor.jobs)) == ("waiting", 3)
     assert door.warnings == ["the answer to c, which asked to join: No space left on device"]
 

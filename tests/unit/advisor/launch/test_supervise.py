@@ -28,9 +28,8 @@ from advisor.errors import (
     SurvivorsError,
 )
 from advisor.launch import folder as folders
-from advisor.launch import newcomers, observe, set_monitor, start, supervise
+from advisor.launch import observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
-from advisor.launch.newcomers import Newcomers
 from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
     Forecast,
@@ -42,7 +41,7 @@ from advisor.launch.spec import (
     Resplit,
     as_alone,
 )
-from advisor.launch.supervise import Better, LaunchContext, run_launch
+from advisor.launch.supervise import Better, LaunchContext, Newcomers, run_launch
 from advisor.runtime import processes, running_job
 from advisor.runtime.processes import at_once
 
@@ -68,7 +67,7 @@ class Launch:
             patch.setattr(module, "time", self.clock)
         self.jobs, self.remembered = list[ScriptedJob](), list[Any]()
         self.scripts: dict[str, Script] = {}
-        for module in (start, newcomers):
+        for module in (start, supervise):
             patch.setattr(module, "prove", proving(self.clock, self.scripts, self.jobs))
         self.guard = Mock(**{"beat.return_value": False})
         patch.setattr(supervise, "ProcessGuard", Mock(return_value=self.guard))
