@@ -26,8 +26,7 @@ def open_store(url: str | None, home: Path) -> Store:
         UnsafeFileError: the home or the file of the database belongs to another user, or cannot be
             closed to others.
     """
-    from advisor_data.database import open_engine
-    from advisor_data.store import Store
+    from advisor_data.store import Store, open_engine
 
     return Store(open_engine(url or default_url(home)))
 
@@ -39,7 +38,7 @@ def migrate(url: str | None, home: Path) -> bool:
         InputError: the URL is none.
         StoreError: the database cannot be reached, or a newer version has changed its schema.
     """
-    from advisor_data.database import migrate
+    from advisor_data.store import migrate
 
     return migrate(url or default_url(home))
 

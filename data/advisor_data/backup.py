@@ -13,7 +13,7 @@ from sqlalchemy import Engine, make_url, update
 from advisor.errors import InputError, StoreError
 from advisor.files import sync_folder
 from advisor_data import default_url
-from advisor_data.database import (
+from advisor_data.store import (
     RESTORE,
     VERSION_TABLE,
     address,

@@ -30,7 +30,7 @@ from advisor.errors import BusyError, IdempotencyError, InputError
 from advisor.formats.moments import now, to_text
 from advisor.wire.lists import AuditEntry
 from advisor_data import default_url
-from advisor_data.database import (
+from advisor_data.store import (
     OpenDatabase,
     audit_log,
     changes,

@@ -1,17 +1,450 @@
-"""The store of records: a JSON document each, in the table of its kind, and pages of them."""
+"""The store of records: a JSON document each, in the table of its kind, and pages of them.
+
+Below it lies the database: its tables, connections to an SQLite file or a PostgreSQL server, and
+its schema.
+"""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, tuple_
+from sqlalchemy import (
+    JSON,
+    URL,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Insert,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from advisor.core.records import PARTS, SEEN, Observation, PairPoint, Record, SoloPoint
-from advisor.errors import InputError
+from advisor.errors import InputError, StoreError, undone_by
+from advisor.files import private_file
 from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
-from advisor_data.database import OpenDatabase, count_change, insert_new, profiles, tables
+from advisor.installed import install
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows
+
+VERSION_TABLE = "advisor_schema"
+"""Holds the version of the schema, apart from other programs of the same database."""
+
+metadata = MetaData()
+"""Tables as statements need them. Migrations make them, with their indexes."""
+
+
+def _texts(needed: str, optional: str = "") -> list[Column[Any]]:
+    return [
+        *(Column(name, Text, nullable=False) for name in needed.split()),
+        *(Column(name, Text, nullable=True) for name in optional.split()),
+    ]
+
+
+def _records(name: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("point_id", Text, primary_key=True),
+        *_texts("jobs gpu_model run"),
+        Column("started_at_us", BigInteger, nullable=False),
+        Column("document", JSON, nullable=False),
+    )
+
+
+tables: Mapping[type[Record], Table] = {
+    SoloPoint: _records("solo_points"),
+    PairPoint: _records("pair_points"),
+    Observation: _records("observations"),
+}
+"""A record is a JSON document; the columns beside it are those by which records are found."""
+
+profiles = Table(
+    "advisor_profiles",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("gpu_model", Text, primary_key=True),
+    Column("document", JSON, nullable=False),
+)
+"""A `ProfileRow` of the solo points of each job on each GPU model; written with them."""
+
+changes = Table("advisor_changes", metadata, Column("count", BigInteger, nullable=False))
+"""One row: how often something changed that answers are made from."""
+
+tokens = Table(
+    "advisor_tokens",
+    metadata,
+    Column("secret_sha256", Text, primary_key=True),
+    *_texts("name scopes created_at", "expires_at revoked_at"),
+)
+
+launches = Table(
+    "advisor_launches",
+    metadata,
+    Column("launch_id", Text, primary_key=True),
+    *_texts(
+        "host gpu state spec status asked_by request_hash created_at updated_at",
+        "gpu_uuid idempotency_key home",
+    ),
+)
+
+audit_log = Table(
+    "advisor_audit_log",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    *_texts("at who action subject outcome request_id client"),
+)
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+
+# How long to wait for a lock or for the server, s; the URL may give another time.
+_PATIENCE = {"sqlite": ("timeout", 30), "postgresql": ("connect_timeout", 10)}
+
+# The same for a lock of PostgreSQL, which would wait without end.
+_LOCK_S = 30
+
+# Two processes that migrate at once go one after the other.
+_MIGRATION_LOCK = {
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "SELECT pg_advisory_xact_lock(718281828)",
+}
+
+RESTORE = "keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite"
+"""What to do about a damaged SQLite file."""
+
+_FIXES = (
+    ("full", "free space and run again; what is stored already is safe"),
+    ("locked", "another process is writing: wait for it, or end it"),
+    ("lock timeout", "another process holds a lock: wait for it, or end it"),
+    (
+        "unable to open",
+        "check that the folder is there and may be written, which SQLite does to read as well; "
+        "what nobody writes to is read by ADVISOR_DATABASE_URL="
+        "'sqlite:///file:FILE?immutable=1&uri=true'",
+    ),
+    ("readonly", "make the file and its folder writable, or give another store"),
+    ("malformed", RESTORE),
+    ("not a database", "move the file away, or give another store"),
+    ("connect", "check that the server runs, and the address, user and password"),
+)
+
+
+class OpenDatabase:
+    """A database in use; safe for several processes and threads.
+
+    Where it does not answer a StoreError is raised. What was written before is safe, and the same
+    object works again when the database does.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def _reading(self) -> Generator[Connection]:
+        with store_errors(self._engine.url), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Generator[Connection]:
+        """In one transaction: all of it, or nothing."""
+        with store_errors(self._engine.url), self._in_turn(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
+        """SQLite has one writer: others wait here, and leave the connections to readers."""
+        if self._engine.dialect.name != "sqlite":
+            yield
+        elif self._turn.acquire(timeout=_PATIENCE["sqlite"][1]):
+            try:
+                yield
+            finally:
+                self._turn.release()
+        else:
+            raise SQLAlchemyError("database is locked")
+
+    def close(self) -> None:
+        """Close all connections that nobody uses; the others when they are given back."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def open_engine(url: str) -> Engine:
+    """Connections to the database at an SQLAlchemy URL, its schema that of this version.
+
+    The schema of an SQLite file is made or raised on the way; a server's never is.
+
+    Raises:
+        InputError: the URL is none, or of another database.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: its file belongs to another user, or cannot be closed to others.
+    """
+    engine = make_engine(url)
+    with undone_by(engine.dispose):
+        with store_errors(engine.url), engine.connect() as connection:
+            state = schema_state(connection)
+        if state == "older" and engine.dialect.name == "sqlite":
+            _upgrade(engine)
+        else:
+            refuse_other(state, address(engine.url))
+    return engine
+
+
+def migrate(url: str) -> bool:
+    """Bring the schema of a database to that of this version; whether anything had to be done.
+
+    Raises:
+        InputError: the URL is none, or of another database.
+        StoreError: the database cannot be used, or a newer version has changed its schema.
+    """
+    engine = make_engine(url)
+    try:
+        return _upgrade(engine)
+    finally:
+        engine.dispose()
+
+
+def make_engine(text: str) -> Engine:
+    """Connections to the database at an SQLAlchemy URL, whatever its schema.
+
+    Raises:
+        InputError: the URL is none, or of another database; or its driver is not installed.
+    """
+    url = _url(text)
+    dialect = url.get_backend_name()
+    option, seconds = _PATIENCE[dialect]
+    arguments: dict[str, Any] = {} if option in url.query else {option: seconds}
+    with InputError.instead_of(
+        ImportError, f"the driver for {dialect} is not installed", fix=install("postgres")
+    ):
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=dialect != "sqlite")
+    if dialect == "sqlite":
+        _guard_file(engine)
+        event.listen(engine, "connect", _make_durable)
+    else:
+        event.listen(engine, "connect", _bound_waits)
+    return engine
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """An INSERT that leaves out the rows that are there, and counts the others."""
+    if connection.dialect.name == "sqlite":
+        insert = sqlite.insert(table).on_conflict_do_nothing()
+    else:
+        # Most processes have no use for it, and it takes a tenth of their start.
+        from sqlalchemy.dialects import postgresql
+
+        insert = postgresql.insert(table).on_conflict_do_nothing()
+    return insert.execution_options(preserve_rowcount=True)
+
+
+def count_change(connection: Connection) -> None:
+    """Tell all processes that answers made before this transaction are out of date.
+
+    First thing in a transaction: the others wait here, and so never for each other's rows.
+    """
+    connection.execute(update(changes).values(count=changes.c.count + 1))
+
+
+def address(url: URL) -> str:
+    """The URL for a reader: without a password, which may stand among the options too."""
+    return str(url.set(query={}))
+
+
+@contextmanager
+def store_errors(url: URL) -> Generator[None]:
+    """Turns what the database says into a StoreError with its own remedy."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        why = " ".join(str(cause).split())
+        fixes = (fix for sign, fix in _FIXES if sign in why)
+        fix = next(fixes, "check the database, or give another store")
+        raise StoreError(
+            f"the database {address(url)} did not answer as it should", why=why, fix=fix
+        ) from error
+
+
+def _url(text: str) -> URL:
+    fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    # Its words are not told: they may hold a password.
+    with InputError.instead_of(
+        (ArgumentError, ValueError), "the address of the store is not a URL", why="", fix=fix
+    ):
+        url = make_url(text)
+    if url.drivername not in _DRIVERS:
+        raise InputError(f"points cannot be kept in {url.drivername}", fix=fix)
+    return url.set(drivername=_DRIVERS[url.drivername])
+
+
+def _bound_waits(connection: Any, _record: object) -> None:
+    connection.execute(f"SET lock_timeout = '{_LOCK_S}s'")
+    connection.commit()
+
+
+# the file of SQLite: for its user alone, durable, and the same one all the time
+
+
+def sqlite_path(url: URL) -> Path:
+    """The file of an SQLite database; SQLite itself also takes addresses of files."""
+    return Path((url.database or "").removeprefix("file:"))
+
+
+def _guard_file(engine: Engine) -> None:
+    """Close the file to others, and take no connection to one that was removed or replaced."""
+    url = engine.url
+    if not url.database or ":memory:" in url.database:
+        return
+
+    def note(_connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["file"] = _identity(url)
+
+    def check(_connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
+        if record.info["file"] != _identity(url):
+            raise DisconnectionError  # another connection is made, or cannot be
+
+    # As late as that: who only asks whether there is a database must not make one.
+    event.listen(engine, "do_connect", lambda *_: _close_to_others(url))
+    event.listen(engine, "connect", note)
+    event.listen(engine, "checkout", check)
+
+
+def _close_to_others(url: URL) -> None:
+    """Tokens, jobs and their secrets are in there; SQLite makes its journals as the file is.
+
+    What it says to a file or folder that is not there, or to a folder, stays its own.
+    """
+    file = sqlite_path(url)
+    if os.path.isdir(file):  # noqa: PTH112 - Path asks and fails where a link may not be followed
+        return
+    for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
+        with suppress(OSError):
+            private_file(path, make=path == file and not url.query.get("uri"))
+
+
+def _identity(url: URL) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = os.stat(sqlite_path(url))  # noqa: PTH116 - at each use, and a Path takes longer
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _make_durable(connection: Any, _record: object) -> None:
+    """One writer next to many readers, and each commit on disk before it returns."""
+    connection.execute("PRAGMA synchronous=FULL")
+    for tries_left in reversed(range(20)):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Where two processes make a new file WAL at once, SQLite refuses one without waiting.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or not tries_left:
+                raise
+            time.sleep(0.05)
+
+
+# the version of the schema
+
+SchemaState = Literal["current", "older", "unreleased", "newer"]
+
+_MIGRATIONS = "advisor_data.migrations"
+
+
+def schema_state(connection: Connection) -> SchemaState:
+    """How the schema compares with the one of this version.
+
+    An empty database is "older"; one from before the first migration is "unreleased".
+    """
+    known = revisions()
+    revision = None
+    if inspect(connection).has_table(VERSION_TABLE):
+        revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    if revision is not None and revision not in known:
+        return "unreleased" if revision < known[0] else "newer"
+    return "current" if revision == known[-1] else "older"
+
+
+def revisions() -> list[str]:
+    """Every version of the schema, the newest last: what the names of its migrations begin with."""
+    files = (resources.files(_MIGRATIONS) / "versions").iterdir()
+    return sorted(f.name.partition("_")[0] for f in files if f.name.endswith(".py"))
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the missing migrations in the transaction of `connection`."""
+    # Every process opens a database and few of them raise one; importing Alembic takes 0.12 s.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", _MIGRATIONS.replace(".", ":"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def refuse_other(state: SchemaState, where: str) -> None:
+    """See to it that the schema of a database, named by its address or file, is of this version.
+
+    Raises:
+        StoreError: it is not.
+    """
+    faults = {
+        "older": StoreError(
+            f"the database {where} has no tables of this version",
+            why="another program may be using it, so it is not changed on the way",
+            fix="run `advisor data migrate`",
+        ),
+        "unreleased": StoreError(
+            f"the database {where} is of a version of advisor from before the first release",
+            why="this version cannot raise its tables",
+            fix="export each --kind with the version that made it (`advisor data export FILE`), "
+            "move the database away, and bring the files in: `advisor data import FILE`",
+        ),
+        "newer": StoreError(
+            f"the database {where} was changed by a newer version of advisor", fix="upgrade advisor"
+        ),
+    }
+    if state in faults:
+        raise faults[state]
+
 
 # Identities in one question; databases bound their number.
 _AT_ONCE = 1000
@@ -176,13 +609,6 @@ class Store(OpenDatabase):
             return cut((_record(kind, row) for row in streaming.execute(most).scalars()), span)
 
 
-def renew_all(connection: Connection) -> None:
-    """Make the rows of profiles anew of all points, as after a migration."""
-    connection.execute(delete(profiles))
-    jobs = connection.execute(select(tables[SoloPoint].c.jobs).distinct()).scalars()
-    _renew(connection, [json.loads(names)[0] for names in jobs])
-
-
 def row_of(record: Record) -> dict[str, Any]:
     """The record as a row of its table."""
     where, document = position(record), _filled(to_row(record))
@@ -196,6 +622,22 @@ def row_of(record: Record) -> dict[str, Any]:
         "started_at_us": where.started_at_us,
         "document": document,
     }
+
+
+def _upgrade(engine: Engine) -> bool:
+    """Whether the schema was an older one, or there was none."""
+    with store_errors(engine.url), engine.begin() as connection:
+        connection.exec_driver_sql(_MIGRATION_LOCK[engine.dialect.name])
+        state = schema_state(connection)
+        if state == "older":
+            upgrade(connection)
+            # Rows of profiles are made anew from all points.
+            connection.execute(delete(profiles))
+            jobs = connection.execute(select(tables[SoloPoint].c.jobs).distinct()).scalars()
+            _renew(connection, [json.loads(names)[0] for names in jobs])
+        else:
+            refuse_other(state, address(engine.url))
+        return state == "older"
 
 
 def _filled(row: Mapping[str, Any]) -> dict[str, Any]:

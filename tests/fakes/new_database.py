@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection, inspect
 
 from advisor.core.records import Record
-from advisor_data import database, open_store
-from advisor_data.database import upgrade
+from advisor_data import open_store
+from advisor_data.store import upgrade
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def tables_made_once() -> Generator[None]:
             made.extend(s for s in file.iterdump() if s not in {"BEGIN TRANSACTION;", "COMMIT;"})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "upgrade", upgrade_or_copy)
+        patch.setattr("advisor_data.store.upgrade", upgrade_or_copy)
         yield
 
 

@@ -12,7 +12,7 @@ from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
-from advisor_data import database, migrate, open_store
+from advisor_data import migrate, open_store
 
 pytestmark = pytest.mark.postgres
 
@@ -90,7 +90,7 @@ def test_a_lock_that_is_not_let_go_of(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was stopped within a transaction holds up nobody for ever, nor the start."""
-    monkeypatch.setattr(database, "_LOCK_S", 0.1)
+    monkeypatch.setattr("advisor_data.store._LOCK_S", 0.1)
     with open_store(postgres_url, tmp_path) as store:
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE solo_points IN ACCESS EXCLUSIVE MODE")

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from advisor_data.database import VERSION_TABLE, metadata
+from advisor_data.store import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,6 +1,6 @@
 """All tables.
 
-Written once and then left as it is: what a column is today stands in advisor_data/database.py.
+Written once and then left as it is: what a column is today stands in advisor_data/store.py.
 Versions before this one were never released; their numbers end at 0018.
 """
 

@@ -27,8 +27,8 @@ from advisor.formats.moments import now
 from advisor.launch.spec import OVER
 from advisor_data import migrate, open_store
 from advisor_data.backup import back_up, restore
-from advisor_data.database import VERSION_TABLE
 from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
+from advisor_data.store import VERSION_TABLE
 
 WRITER = Path(__file__).parents[3] / "fakes/launch_writer.py"
 

@@ -19,8 +19,8 @@ from store_points import point
 from advisor.errors import InputError, StoreError
 from advisor.installed import install
 from advisor_data import migrate, open_store
-from advisor_data.database import VERSION_TABLE, metadata, revisions
 from advisor_data.state import open_service_state
+from advisor_data.store import VERSION_TABLE, metadata, revisions
 
 
 @pytest.fixture
