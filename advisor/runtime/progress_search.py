@@ -29,8 +29,7 @@ from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
 from advisor.runtime.counting import OutputLines, number_of, plain
 from advisor.runtime.processes import descendants, loaded_libraries, wait_until
 from advisor.scrape.fetch import fetch, listening_urls
-from advisor.scrape.page import parse_selector, read_page
-from advisor.scrape.servers import KnownServer, server_of
+from advisor.scrape.page import KnownServer, parse_selector, read_page, server_of
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[kKMGT](?![A-Za-z]))?"
 # Dates and times of day, which rise as steadily as any count.

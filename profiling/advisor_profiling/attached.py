@@ -36,8 +36,7 @@ from advisor.runtime.processes import (
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
-from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page
-from advisor.scrape.servers import server_of
+from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page, server_of
 from advisor_profiling.telemetry.nvml import (
     NvmlSource,
     busy_percent,

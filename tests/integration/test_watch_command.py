@@ -19,7 +19,7 @@ from waiting import eventually, free_port
 from advisor.formats.job_file import load_job
 from advisor.progress import FILE_BYTES
 from advisor.scrape.fetch import answers
-from advisor.scrape.servers import SERVERS
+from advisor.scrape.page import SERVERS
 
 pytestmark = pytest.mark.slow
 

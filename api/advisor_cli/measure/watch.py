@@ -22,7 +22,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.job_file import inline_job, save_job, seen_job
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
-from advisor.scrape.servers import KnownServer, server_of
+from advisor.scrape.page import KnownServer, server_of
 from advisor.settings import read_settings
 from advisor_cli.console import (
     AsJson,

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from advisor.scrape.fetch import listening_urls
-from advisor.scrape.servers import server_of
+from advisor.scrape.page import server_of
 
 VLLM, TRTLLM = "vllm:generation_tokens_total", "trtllm_request_success_total"
 TGI, TEI = "tgi_request_generated_tokens_sum", "te_request_success"
