@@ -23,8 +23,8 @@ from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import LOG, fault_of
 from advisor_data import Store, open_store
-from advisor_data.backup import check_database
 from advisor_data.state import AuditEntry, ServiceState, open_service_state
+from advisor_data.store import check_database
 from advisor_models.registry import Manifest, Registry
 
 

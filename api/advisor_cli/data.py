@@ -141,7 +141,7 @@ def backup(file: Path, as_json: AsJson = False) -> None:
 
     Example: advisor data backup advisor.db
     """
-    from advisor_data.backup import back_up  # only here: SQLAlchemy takes time to load
+    from advisor_data.store import back_up  # only here: SQLAlchemy takes time to load
 
     settings = read_settings()
     size_bytes = back_up(settings.database_url, settings.home, file)
@@ -160,7 +160,7 @@ def restore(
 
     Example: advisor data restore advisor.db
     """
-    from advisor_data.backup import restore as bring_back  # as in backup
+    from advisor_data.store import restore as bring_back  # as in backup
 
     settings = read_settings()
     bring_back(settings.database_url, settings.home, file, overwrite=overwrite)

@@ -125,7 +125,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         return
     if settings.database_url is not None or (own / "advisor.db").exists():
         # Loads SQLAlchemy.
-        from advisor_data.backup import check_database
+        from advisor_data.store import check_database
 
         check_database(settings.database_url or f"sqlite:///{own / 'advisor.db'}", own)
     yield Finding("store", "ok", settings.database_url or str(own))

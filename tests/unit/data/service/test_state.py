@@ -26,9 +26,8 @@ from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError
 from advisor.formats.moments import now
 from advisor.launch.spec import OVER
 from advisor_data import migrate, open_store
-from advisor_data.backup import back_up, restore
 from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
-from advisor_data.store import VERSION_TABLE
+from advisor_data.store import VERSION_TABLE, back_up, restore
 
 WRITER = Path(__file__).parents[3] / "fakes/launch_writer.py"
 
@@ -423,14 +422,14 @@ def test_a_bad_copy_is_refused_before_anything_changes(
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
-from advisor_data import backup
-copy = backup._copy
+from advisor_data import store
+copy = store._copy
 def slow(source, target):
     print("copying", flush=True)
     copy(source, target)
-backup._copy = slow
+store._copy = slow
 while True:
-    backup.restore(sys.argv[1], Path(), Path(sys.argv[2]), overwrite=True)
+    store.restore(sys.argv[1], Path(), Path(sys.argv[2]), overwrite=True)
 """
 
 
@@ -463,16 +462,16 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from advisor.errors import StoreError
-from advisor_data import backup
-copy, copies = backup._copy, []
+from advisor_data import store
+copy, copies = store._copy, []
 def limited(source, target):
     copies.append(target)
     if len(copies) == 2:  # the first one is the draft
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     copy(source, target)
-backup._copy = limited
+store._copy = limited
 try:
-    backup.restore(sys.argv[1], Path(), Path(sys.argv[2]), overwrite=True)
+    store.restore(sys.argv[1], Path(), Path(sys.argv[2]), overwrite=True)
 except StoreError as error:
     print(error)
 """
@@ -502,7 +501,7 @@ def test_a_writer_that_does_not_end_stops_a_restore(
     """It waits, then says that the database is locked, and changes nothing."""
     copy = tmp_path / "copy.db"
     back_up(url_of(database), Path(), copy)
-    monkeypatch.setattr("advisor_data.backup._PATIENCE_S", 0.2)
+    monkeypatch.setattr("advisor_data.store._PATIENCE_S", 0.2)
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):
