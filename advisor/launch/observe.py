@@ -34,9 +34,8 @@ from advisor.core.records import (
 )
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
-from advisor.launch.account import Stretch, energy_saved, work_per_joule
+from advisor.launch.account import Stretch, energy_saved, relative, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
-from advisor.launch.job_monitor import relative
 from advisor.launch.set_monitor import SetMonitor
 from advisor.launch.spec import (
     Drift,

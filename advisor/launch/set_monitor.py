@@ -25,8 +25,7 @@ from advisor.errors import (
     SurvivorsError,
 )
 from advisor.formats.moments import now as now_text
-from advisor.launch.account import Account, work_per_joule
-from advisor.launch.job_monitor import JobMonitor, P99Watch
+from advisor.launch.account import Account, JobMonitor, P99Watch, work_per_joule
 from advisor.launch.meter import CardMeter, Moment, timed
 from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, end_jobs, open_gates

@@ -31,7 +31,7 @@ from advisor.errors import (
     SurvivorsError,
 )
 from advisor.formats.moments import now, to_exact_text
-from advisor.launch.account import Stretch, Trial
+from advisor.launch.account import JobMonitor, Stretch, Trial
 from advisor.launch.folder import (
     LaunchFolder,
     StatusWriter,
@@ -42,7 +42,6 @@ from advisor.launch.folder import (
     still_asked,
 )
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
-from advisor.launch.job_monitor import JobMonitor
 from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
 from advisor.launch.overview import HistoryKeeper, write_history

@@ -44,8 +44,7 @@ from advisor.core.telemetry import TelemetrySource
 from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
 from advisor.files import read_plain
 from advisor.formats.moments import to_exact_text
-from advisor.launch.account import CATCHING_UP_S, is_behind
-from advisor.launch.job_monitor import RECENT_S, relative
+from advisor.launch.account import CATCHING_UP_S, RECENT_S, is_behind, relative
 from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
 from advisor.launch.observe import observed
 from advisor.launch.spec import OVER, State

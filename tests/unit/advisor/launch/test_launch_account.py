@@ -15,8 +15,7 @@ from advisor.core.objectives import Interval, Rest, Work, finish, one_after_the_
 from advisor.core.records import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
-from advisor.launch.account import Account, energy_saved
-from advisor.launch.job_monitor import JobMonitor
+from advisor.launch.account import Account, JobMonitor, energy_saved
 from advisor.launch.meter import CardMeter, Metered, Moment, RateMeter
 from advisor.launch.set_monitor import work_per_joule
 from advisor.launch.spec import LaunchPart, LaunchSet

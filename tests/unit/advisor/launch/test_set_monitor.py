@@ -23,8 +23,9 @@ from advisor.errors import (
     LimitNotProvenError,
     PartitionError,
 )
-from advisor.launch import job_monitor, set_monitor
-from advisor.launch.job_monitor import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
+from advisor.launch import account as accounts
+from advisor.launch import set_monitor
+from advisor.launch.account import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
 from advisor.launch.observe import observe, pace_news, shown, unsaid
 from advisor.launch.spec import Forecast, JobForecast, LaunchSet
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
@@ -807,11 +808,11 @@ def test_nothing_is_held_against_a_promise_while_a_job_is_paused(
     watch = Watch(monkeypatch, stopped, beside, forecast=promised(50.0))
     watch.go_on(100)
     assert drifts(watch) == (0.5, 0.5, 0.5, 0.5, None)
-    monkeypatch.setattr(job_monitor, "is_stopped", frozenset({pid_of("a")}).__contains__)
+    monkeypatch.setattr(accounts, "is_stopped", frozenset({pid_of("a")}).__contains__)
     watch.go_on(99)
     assert drifts(watch) == (None, None, None, None, "a job was paused")
     assert [job.paused for job in shown(watch.monitor)["jobs"]] == [True, False]
-    monkeypatch.setattr(job_monitor, "is_stopped", frozenset[int]().__contains__)
+    monkeypatch.setattr(accounts, "is_stopped", frozenset[int]().__contains__)
     watch.go_on(30)
     assert drifts(watch) == (1, 1, 1, 1, "a job was paused")
 

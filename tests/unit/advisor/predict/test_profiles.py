@@ -21,7 +21,7 @@ from advisor.core.records import BACKLOG, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError
-from advisor.launch.job_monitor import relative
+from advisor.launch.account import relative
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import (
     COLUMNS,
