@@ -23,7 +23,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
 from advisor.formats.wire import T, read, to_plain, write
 from advisor.installed import install
-from advisor.launch.overview import History, LaunchList, Overview
+from advisor.launch.folder import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (

@@ -33,6 +33,7 @@ from advisor.errors import (
 from advisor.formats.moments import now, to_exact_text
 from advisor.launch.account import JobMonitor, Stretch, Trial
 from advisor.launch.folder import (
+    HistoryKeeper,
     LaunchFolder,
     StatusWriter,
     answer,
@@ -40,11 +41,11 @@ from advisor.launch.folder import (
     join_status,
     refusal,
     still_asked,
+    write_history,
 )
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
-from advisor.launch.overview import HistoryKeeper, write_history
 from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
     SILENT_S,

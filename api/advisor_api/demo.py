@@ -27,8 +27,13 @@ from advisor.core.records import Observation
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row
 from advisor.formats.wire import read, write
-from advisor.launch.folder import append_observation, create_folder
-from advisor.launch.overview import HistoryKeeper, midnight, write_history
+from advisor.launch.folder import (
+    HistoryKeeper,
+    append_observation,
+    create_folder,
+    midnight,
+    write_history,
+)
 from advisor.launch.spec import LaunchSpec, LaunchStatus
 from advisor.settings import SUITE, Settings
 from advisor_api.launches.reconciler import looking

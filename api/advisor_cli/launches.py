@@ -11,9 +11,14 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import NoSplitError
 from advisor.files import replace_file
-from advisor.launch.folder import LaunchFolder, close_unclaimed, find_folder, list_folders
+from advisor.launch.folder import (
+    LaunchFolder,
+    LaunchList,
+    close_unclaimed,
+    find_folder,
+    list_folders,
+)
 from advisor.launch.guard import LAUNCH_MARK, Stopping
-from advisor.launch.overview import LaunchList
 from advisor.launch.spec import JobStatus, LaunchStatus, Resplit, split_of
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until

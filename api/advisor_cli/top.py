@@ -25,8 +25,14 @@ from advisor.core.wording import count_of, counted, energy_text
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.moments import duration_text
 from advisor.installed import install
-from advisor.launch.folder import LaunchFolder, list_folders
-from advisor.launch.overview import CardNow, Overview, overview, read_history
+from advisor.launch.folder import (
+    CardNow,
+    LaunchFolder,
+    Overview,
+    list_folders,
+    overview,
+    read_history,
+)
 from advisor.launch.spec import GOING, HistoryValues, JobStatus, LaunchStatus, Saved
 from advisor.settings import Settings, read_settings
 from advisor_api.launches.cards import HostCards

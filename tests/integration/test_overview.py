@@ -21,8 +21,7 @@ from raw_server import ask, raw_server
 from waiting import announced, ending, eventually
 
 from advisor.formats.moments import to_text
-from advisor.launch.folder import new_launch_id
-from advisor.launch.overview import write_history
+from advisor.launch.folder import new_launch_id, write_history
 from advisor.launch.spec import History, LaunchStatus, Ledger
 from advisor_cli import top
 from advisor_data import open_store

@@ -24,7 +24,7 @@ from advisor.core.objectives import OBJECTIVES, Interval
 from advisor.core.records import FLAGS, WRONG, Observation, SoloPoint
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
-from advisor.launch.overview import History, JobHistory
+from advisor.launch.folder import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, Ledger, Saved
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.bundled import bundled_solo_points

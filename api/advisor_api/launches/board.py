@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import write_bytes
-from advisor.launch.folder import LaunchFolder
-from advisor.launch.overview import MOST_ENDED, overview, read_history
+from advisor.launch.folder import MOST_ENDED, LaunchFolder, overview, read_history
 from advisor.launch.spec import OVER, History, LaunchStatus
 from advisor_api.http.access import Caller
 from advisor_api.launches.launching import (

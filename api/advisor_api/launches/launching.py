@@ -25,9 +25,9 @@ from advisor.launch.folder import (
     first_status,
     join_status,
     loads,
+    read_history,
     read_request,
 )
-from advisor.launch.overview import read_history
 from advisor.launch.spec import (
     OVER,
     JobStatus,

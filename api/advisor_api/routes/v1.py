@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.errors import AdvisorError, InputError, StoreError
 from advisor.formats.wire import as_answer, read, write
-from advisor.launch.overview import LaunchList, Overview
+from advisor.launch.folder import LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags

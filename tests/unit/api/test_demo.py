@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.launch.folder import list_folders
-from advisor.launch.overview import read_history
+from advisor.launch.folder import list_folders, read_history
 from advisor.settings import read_settings
 from advisor_api import demo
 from advisor_api.demo import Replay, demo_settings, with_mark

@@ -12,7 +12,7 @@ from ended_launches import ended_launch
 
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import NO_PRICES
-from advisor.launch.overview import (
+from advisor.launch.folder import (
     MOST_ENDED,
     MOST_POINTS,
     HistoryKeeper,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from launch_writer import row
 
-from advisor.launch.folder import dumps
-from advisor.launch.overview import MOST_ENDED
+from advisor.launch.folder import MOST_ENDED, dumps
 from advisor.launch.spec import LaunchStatus, Ledger, State
 from advisor_api.launches.board import Books
 from advisor_data.state import ServiceState, open_service_state

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from advisor.core.objectives import Interval
-from advisor.launch.overview import CardNow, Overview
+from advisor.launch.folder import CardNow, Overview
 from advisor.launch.spec import (
     Drift,
     Forecast,
