@@ -23,7 +23,6 @@ from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
-from advisor.placement.bound import SetBound
 from advisor.placement.pairs import QueuePairs, Schedule, scheduled
 from advisor.placement.placing import (
     LEVELS,
@@ -39,7 +38,7 @@ from advisor.placement.placing import (
     many_alone,
     set_answers,
 )
-from advisor.placement.search import SetSearch
+from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
 from advisor.predict.predictions import (
     AskedPair,
