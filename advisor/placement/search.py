@@ -6,10 +6,10 @@ of the plan follows from the most that any set could gain.
 
 That most counts every job that may still join the set. In kernel round robin the job with most
 kernels waits for all of the others, so jobs of a set hold the GPU for no more time than there is
-(`sets.dealt`). What a set gains is a sum over its jobs, and grows with their speeds. So at any price
-of that time it gains no more than all of the time costs and what each job brings beyond its own
-(Lagrangian relaxation: A. M. Geoffrion, "Lagrangean relaxation for integer programming", 1974). The
-price that bounds it lowest is taken.
+(`sets.dealt`). What a set gains is a sum over its jobs, and grows with their speeds. So at any
+price of that time it gains no more than all of the time costs and what each job brings beyond its
+own (Lagrangian relaxation: A. M. Geoffrion, "Lagrangean relaxation for integer programming", 1974).
+The price that bounds it lowest is taken.
 """
 
 import functools

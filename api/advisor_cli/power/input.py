@@ -30,6 +30,7 @@ from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
+from advisor_power.data.fill import open_tensors, shape_text, shown
 from advisor_power.data.language import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
@@ -59,7 +60,6 @@ from advisor_power.data.predictor import (
     tensor_powers,
     with_features,
 )
-from advisor_power.data.tensor_file import open_tensors, shape_text, shown
 from advisor_power.data.training import TrainedInputs, points_of
 from advisor_power.gpu_worker import WorkerPlace
 

@@ -57,6 +57,8 @@ from advisor_power.data.fill import (
     FILE,
     STORAGE,
     OperandPrint,
+    Tensor,
+    TensorFile,
     features_of,
     fill,
     fingerprint,
@@ -66,7 +68,6 @@ from advisor_power.data.fill import (
 from advisor_power.data.language import DTYPES, parse_operands
 from advisor_power.data.measuring import case_of
 from advisor_power.data.of_job import SIDE
-from advisor_power.data.tensor_file import Tensor, TensorFile
 
 _WORK_EXPONENT = SM_POWER_EXPONENT - 1  # energy of the same work ~ clock to this power
 # Features that lower power: their opposite has a weight, since none can be negative.

@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from safetensors_files import write_safetensors
 
 from advisor.errors import InputError
-from advisor_power.data.fill import STORAGE, fill_pair, pinned
-from advisor_power.data.language import OperandPair, parse_operands
-from advisor_power.data.tensor_file import (
+from advisor_power.data.fill import (
+    STORAGE,
     TYPES,
+    fill_pair,
     npy_in,
     open_tensors,
+    pinned,
     safetensors_in,
 )
+from advisor_power.data.language import OperandPair, parse_operands
 
 NUMBERS = {name: number for name, (_, _, number) in TYPES.items() if number}
 
