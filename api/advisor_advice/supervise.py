@@ -17,10 +17,10 @@ from types import ModuleType
 
 from advisor.core.records import Record
 from advisor.errors import AdvisorError, BusyError
+from advisor.files import gpu_lock
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import LaunchSpec
 from advisor.launch.supervise import LaunchContext, run_launch
-from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store

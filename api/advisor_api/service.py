@@ -13,9 +13,9 @@ from fastapi import Depends, Request
 from prometheus_client import Gauge
 
 from advisor.errors import AdvisorError, StoreError
+from advisor.files import serving_home
 from advisor.formats.moments import now
 from advisor.formats.rows import P
-from advisor.runtime.lock import serving_home
 from advisor.settings import Settings
 from advisor_api.engine import Engine
 from advisor_api.http.access import Caller, TokenCache

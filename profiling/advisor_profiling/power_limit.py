@@ -13,8 +13,7 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, InputError
-from advisor.files import private_folder, read_plain, replace_file
-from advisor.runtime.lock import gpu_lock
+from advisor.files import gpu_lock, private_folder, read_plain, replace_file
 from advisor.settings import read_settings
 from advisor_profiling.telemetry import nvml
 

@@ -39,7 +39,7 @@ from advisor.core.telemetry import (
     channels_of,
 )
 from advisor.errors import BusyError, InputError, JobError, SourceError, undone_by
-from advisor.files import holders, open_home, try_lock
+from advisor.files import gpu_lock, holders, open_home, open_lock, try_lock
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.runtime.backend import (
     PIPE_DIRECTORY,
@@ -51,7 +51,6 @@ from advisor.runtime.backend import (
     look_hip,
     open_mps,
 )
-from advisor.runtime.lock import gpu_lock, open_lock
 from advisor.runtime.processes import (
     MPS_SERVER,
     available_cores,

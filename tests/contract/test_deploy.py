@@ -17,8 +17,8 @@ import yaml
 from serving import Served, serving
 
 from advisor.client import Client
+from advisor.files import gpu_lock
 from advisor.runtime.cgroup import CONTROLLERS, OURS
-from advisor.runtime.lock import gpu_lock
 from advisor.settings import HOST_FOLDER, read_settings
 from advisor.wire.requests import RecommendationRequest
 

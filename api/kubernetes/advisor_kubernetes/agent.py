@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from advisor.client import Client
 from advisor.core.gpu import PERCENTAGE, WHOLE, Gpu, Share
 from advisor.errors import AdvisorError, BusyError, InputError, PartitionError
+from advisor.files import gpu_lock
 from advisor.formats.moments import to_exact_text
 from advisor.launch.spec import State
 from advisor.runtime.backend import (
@@ -33,7 +34,6 @@ from advisor.runtime.backend import (
     Sight,
     start_server,
 )
-from advisor.runtime.lock import gpu_lock
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.requests import NAME

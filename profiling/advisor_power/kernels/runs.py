@@ -27,8 +27,8 @@ from advisor.core.records import Counters
 from advisor.core.telemetry import COUNTERS, POWER_CAPS, counters_of
 from advisor.core.wording import listed
 from advisor.errors import BusyError, InputError, SourceError
+from advisor.files import gpu_lock
 from advisor.predict.profiles import Floats
-from advisor.runtime.lock import gpu_lock
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
 from advisor.wire.power import Estimate, KernelReport

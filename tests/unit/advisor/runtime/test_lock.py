@@ -9,7 +9,7 @@ import pytest
 from other_user import MALLORY, as_user, mallory_does, mallory_starts, shared_folder
 
 from advisor.errors import BusyError, UnsafeFileError
-from advisor.runtime.lock import gpu_lock
+from advisor.files import gpu_lock
 
 ALICE, BOB, GROUP = 54321, 54322, 54323
 
@@ -17,7 +17,7 @@ ALICE, BOB, GROUP = 54321, 54322, 54323
 HOLD = """
 import sys, time
 from pathlib import Path
-from advisor.runtime.lock import gpu_lock
+from advisor.files import gpu_lock
 with gpu_lock(Path(sys.argv[1]), "GPU-1"):
     print("held", flush=True)
     time.sleep(60)

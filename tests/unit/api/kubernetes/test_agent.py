@@ -20,8 +20,8 @@ from reading import some
 from advisor.client import Client
 from advisor.core.gpu import Gpu
 from advisor.errors import BusyError, InputError, SourceError
+from advisor.files import gpu_lock
 from advisor.progress import Progress as JobProgress
-from advisor.runtime.lock import gpu_lock
 from advisor.settings import read_settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent import (

@@ -32,8 +32,8 @@ from advisor.errors import (
     SourceError,
     StoreError,
 )
+from advisor.files import gpu_lock
 from advisor.predict.profiles import Floats
-from advisor.runtime.lock import gpu_lock
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.power import KernelReport, StretchPower
 from advisor_cli.power.kernel import report_lines

@@ -18,9 +18,8 @@ import pytest
 
 from advisor.core.gpu import Gpu, Share
 from advisor.errors import BusyError
-from advisor.files import try_lock
+from advisor.files import open_lock, try_lock
 from advisor.runtime.backend import Granted
-from advisor.runtime.lock import open_lock
 from advisor.runtime.processes import available_cores, plan_cores
 from advisor.settings import Settings, read_settings
 from advisor_profiling import testbed
