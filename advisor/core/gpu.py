@@ -700,7 +700,6 @@ def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
 
 UNCAPPED = without_limits("uncapped")
 TIME_SLICED = without_limits("time-sliced")
-EXCLUSIVE = without_limits("exclusive")
 
 EQUAL = Split((50.0, 50.0))
 
@@ -858,17 +857,3 @@ def best_within_tie(
     least = max(worth for worth, _ in valued) * (1 - tie)
     tied = [(worth, candidate) for worth, candidate in valued if worth >= least]
     return min(tied, key=lambda item: rank(item[1], item[0]))[1]
-
-
-def check_advised(jobs: int) -> None:
-    """Refuse advice for any other number of jobs than two.
-
-    Raises:
-        InputError: fewer or more.
-    """
-    if jobs != ADVISED_JOBS:
-        raise InputError(
-            f"there is no advice for {jobs} job{'s' if jobs != 1 else ''} on one GPU",
-            why=f"models have learned from {ADVISED_JOBS} jobs side by side",
-            fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
-        )

@@ -307,8 +307,7 @@ class SetMonitor:
             changed = [] if self.account.promised is None else self._running()
         self._promised_of = numbers
         if changed and self._renew and len(numbers) > 1:
-            asked = self._run(partial(self._renew, *self.left()))
-            self._renewing = numbers, renewed, asked
+            self._renewing = numbers, renewed, self._run(partial(self._renew, *self.left()))
         if self._renewing is None or not self._renewing[-1].done():
             return
         (numbers, renewed, renewing), self._renewing = self._renewing, None

@@ -275,8 +275,7 @@ def _paces(kinds: Sequence[Kind], pools: Sequence[Pool]) -> Floats:
     rates = np.array([[p.whole_gpu_rate if p else 0.0 for p in pool.profiles] for pool in pools])
     paces = rates / np.where(rates > 0, rates, np.inf).min(axis=0)
     # A server answers what arrives, wherever it runs.
-    served = np.array([kind.is_server for kind in kinds])
-    return np.where(served & (paces > 0), 1.0, paces)
+    return np.where(np.array([kind.is_server for kind in kinds]) & (paces > 0), 1.0, paces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,8 +198,7 @@ def _become(order: _Order, output: int, shim: int) -> None:
         _write(f"{order['cgroup']}/cgroup.procs", b"0")
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     if folder := order["folder"]:
         os.chdir(folder)

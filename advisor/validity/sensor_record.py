@@ -152,8 +152,7 @@ def record_for(
     Nothing is known of a sensor with another driver.
     """
     same = [r for r in records if (r.gpu_model, r.driver) == (gpu_model, driver)]
-    own = [record for record in same if record.gpu_uuid == gpu_uuid]
-    return next(iter(own + same), None)
+    return next(iter([record for record in same if record.gpu_uuid == gpu_uuid] + same), None)
 
 
 def origin_of(record: SensorRecord, gpu_uuid: str) -> str:

@@ -297,8 +297,7 @@ def store_errors(url: URL) -> Generator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        why = " ".join(str(cause).split())
+        why = " ".join(str(error.orig if isinstance(error, DBAPIError) else error).split())
         fixes = (fix for sign, fix in _FIXES if sign in why)
         fix = next(fixes, "check the database, or give another store")
         raise StoreError(

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from advisor.core.gpu import ADVISED_JOBS, Split, check_advised
+from advisor.core.gpu import ADVISED_JOBS, Split
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
@@ -529,7 +529,12 @@ class ModelPredictor:
 
     def _known(self, profiles: Sequence[Profile]) -> tuple[bool, bool]:
         """Whether the jobs' GPU model was seen, and whether the profiles have every column."""
-        check_advised(len(profiles))
+        if (jobs := len(profiles)) != ADVISED_JOBS:
+            raise InputError(
+                f"there is no advice for {jobs} job{'s' if jobs != 1 else ''} on one GPU",
+                why=f"models have learned from {ADVISED_JOBS} jobs side by side",
+                fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
+            )
         models = dict.fromkeys(profile.gpu_model for profile in profiles)
         if len(models) > 1:
             raise InputError(

@@ -766,8 +766,7 @@ def model_list(registry: Registry, limit: int | None = None) -> ModelList:
     """
     rows = model_rows(registry)
     rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
-    newest_first = registry.history()[::-1]
-    return ModelList(models=tuple(rows[:limit]), history=tuple(newest_first[:limit]))
+    return ModelList(models=tuple(rows[:limit]), history=tuple(registry.history()[::-1][:limit]))
 
 
 def model_details(registry: Registry, name: str, limit: int | None = None) -> ModelDetails:

@@ -260,8 +260,7 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
         )
     highest = max(a.clock_mhz for _, a in known)
     terms = np.array([a.terms(highest) for _, a in known])
-    watts = np.array([p.power_w or 0.0 for p, _ in known])
-    rows = terms / watts[:, None]
+    rows = terms / np.array([p.power_w or 0.0 for p, _ in known])[:, None]
     by_job = [rows[[p.job == job for p, _ in known]] for job in jobs]
     values = non_negative_least_squares(rows, np.ones(len(rows)))
     dice, draws = np.random.default_rng(0), list[Floats]()

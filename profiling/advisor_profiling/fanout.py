@@ -482,8 +482,7 @@ def _together(
     if not answers:
         same = codes[0] if len({*codes}) == 1 else JobError.exit_code
         kinds = {error.exit_code: error for error in AdvisorError.__subclasses__()}
-        kind = kinds.get(same, JobError)
-        raise kind("no GPU finished its part", fix="see the messages above")
+        raise kinds.get(same, JobError)("no GPU finished its part", fix="see the messages above")
     return answers, max(codes)
 
 

@@ -128,7 +128,12 @@ def _mean_part(parts: Sequence[PointPart]) -> PointPart:
 PAIR_COLUMNS: _Columns[PairResult] = (
     ("pair", lambda line: " + ".join(line.pair)),
     ("windows", lambda line: str(line.windows)),
-    ("best split", lambda line: _shares(line.best) if line.best else "-"),
+    (
+        "best split",
+        lambda line: (
+            "/".join(f"{share:g}" for share in line.best.shares_percent) if line.best else "-"
+        ),
+    ),
     ("speed 1", lambda line: f"{line.speeds[0]:.2f}" if line.speeds else "-"),
     ("speed 2", lambda line: f"{line.speeds[1]:.2f}" if line.speeds else "-"),
     ("W", lambda line: f"{line.best.power_w:.0f}" if line.best else "-"),
@@ -233,10 +238,6 @@ def _candidate(point: PairPoint, alone: _SoloByJob) -> tuple[Candidate, PairPoin
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
-
-
-def _shares(point: PairPoint) -> str:
-    return "/".join(f"{share:g}" for share in point.shares_percent)
 
 
 LEFT_OUT = DOUBTFUL - {"not-settled"}

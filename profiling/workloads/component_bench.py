@@ -50,8 +50,7 @@ TOLERANCE = {"fp32": 1e-4, "tensor-bf16": 1e-3, "tensor-fp8": 1e-3}
 
 def idle(cuda: Any, batch: int, size: int) -> Kernel:
     """A context, and a host that waits."""
-    ones = torch.ones(batch)
-    return Kernel(lambda: time.sleep(IDLE_S), ones, lambda: torch.ones(batch).double())
+    return Kernel(lambda: time.sleep(IDLE_S), torch.ones(batch), lambda: torch.ones(batch).double())
 
 
 def spin(cuda: Any, batch: int, size: int) -> Kernel:

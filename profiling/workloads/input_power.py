@@ -47,8 +47,7 @@ def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict
     some, others = _double(_picked(a, rows)), _double(b)
     # In float64, and the sums of the absolute products.
     expected, scale = some @ others, some.abs() @ others.abs()
-    got = _double(_picked(c, rows))
-    error, compared = _error(c, got, expected, scale, a.shape[1])
+    error, compared = _error(c, _double(_picked(c, rows)), expected, scale, a.shape[1])
     return {
         "elements": c.numel(),
         "type": str(c.dtype).removeprefix("torch."),
@@ -89,8 +88,7 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
     off = (got - expected).abs()[usable] - floor
     if not off.isfinite().all():
         return _NOT_FINITE, int(usable.sum())
-    relative = off.clamp(min=0) / scale[usable].clamp(min=_LEAST)
-    return float(relative.max()), int(usable.sum())
+    return float((off.clamp(min=0) / scale[usable].clamp(min=_LEAST)).max()), int(usable.sum())
 
 
 def _count(c: Any, of: Any) -> int:

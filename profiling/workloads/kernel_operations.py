@@ -135,8 +135,7 @@ def end_with_stdin() -> None:
 
 def _end_with(peer: "subprocess.Popen[bytes]") -> None:
     # A kernel that waits for a GPU on which nobody runs any more would wait for ever.
-    code = peer.wait()
-    print(f"the process on the other GPU has ended with {code}", file=sys.stderr, flush=True)
+    print(f"the process on the other GPU has ended with {peer.wait()}", file=sys.stderr, flush=True)
     os._exit(3)
 
 
@@ -224,8 +223,7 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     sets = 1
     if args.rotate:
         # Rotating inputs are four times as large as the cache of the GPU.
-        cache = torch.cuda.get_device_properties(0).L2_cache_size
-        sets = max(2, -(-4 * cache // size_bytes))
+        sets = max(2, -(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size_bytes))
     return [first, *(make(args)[0] for _ in range(sets - 1))]
 
 

@@ -77,8 +77,7 @@ class _Layer(nn.Module):
     def _decode(self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # The heads that share keys become the queries of one head, so no key is read twice.
         grouped = q.reshape(q.shape[0], self.shape.kv_heads, -1, self.shape.head_width)
-        mixed = functional.scaled_dot_product_attention(grouped, keys, values)
-        return mixed.reshape(q.shape)
+        return functional.scaled_dot_product_attention(grouped, keys, values).reshape(q.shape)
 
 
 class _Llama(nn.Module):

@@ -169,8 +169,7 @@ def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _M
         seconds.append(time.perf_counter() - start)
         return fitted
 
-    answers = protocol(data.rows, timed, tick)
-    return _MethodResult(method, answers, float(np.median(seconds)))
+    return _MethodResult(method, protocol(data.rows, timed, tick), float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,8 +452,7 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_L
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
-        chosen = choose(data, results.answers.held_out, asked, POLICY.tie, wanted)
-        if found := figures_of(chosen):
+        if found := figures_of(choose(data, results.answers.held_out, asked, POLICY.tie, wanted)):
             yield _LimitRow(
                 protocol=protocol,
                 method=results.method.name,

@@ -296,8 +296,7 @@ def measured_coverage(residuals: Residuals) -> Coverage:
         held = (low <= known.values) & (known.values <= high)
         overall.append(float(held.mean()))
         for stratum in np.unique(known.stratum):
-            part = float(held[known.stratum == stratum].mean())
-            strata.setdefault(str(stratum), []).append(part)
+            strata.setdefault(str(stratum), []).append(float(held[known.stratum == stratum].mean()))
     if not overall:
         raise InputError(
             f"coverage cannot be measured with {len(np.unique(residuals.left_out))} jobs",

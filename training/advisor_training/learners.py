@@ -643,8 +643,7 @@ def _runs_of_jobs(rows: Rows) -> Iterator[Draw]:
         for run in np.unique(rows.run[rows.of(job)]):
             asked = rows.of(job) & (rows.run == run)
             cards = np.unique(rows.card[rows.run == run])
-            learned = ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards))
-            yield Draw(job, learned, asked)
+            yield Draw(job, ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards)), asked)
 
 
 def has_other_runs(rows: Rows) -> bool:

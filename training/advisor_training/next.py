@@ -302,8 +302,7 @@ def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
 
 def pair_minutes(jobs: tuple[str, str]) -> float:
     """GPU time of a pair at the nine splits and without limits."""
-    splits = SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS
-    return splits * _PAIR_POINT_S / 60
+    return (SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS) * _PAIR_POINT_S / 60
 
 
 def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:

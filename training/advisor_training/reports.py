@@ -41,7 +41,7 @@ from advisor_training.evaluation import (
 from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
 
-BLUE, ORANGE, GREEN, RED, GREY = "#2b83ba", "#e08214", "#1b9e77", "#d7301f", "#8c8c8c"
+BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
 
 

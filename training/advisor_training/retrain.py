@@ -25,7 +25,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -770,14 +770,6 @@ class _LastRun:
     why: str
 
 
-def _last_run(file: Path) -> _LastRun | None:
-    """The last run that came to its end; None where there is none, or nobody can read it."""
-    try:
-        return read(_LastRun, file.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
 @contextmanager
 def working_in(models: Path) -> Generator[Path]:
     """The folder of retraining below that of models, for one run at a time.
@@ -858,7 +850,9 @@ def _run(
     if collected.candidates.ids <= learned.ids:
         return nothing
     points_sha256 = dataset_sha256(collected.candidates)
-    last = _last_run(folder / "last.json")
+    last: _LastRun | None = None
+    with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
+        last = read(_LastRun, (folder / "last.json").read_bytes())
     if last is not None and last.points_sha256 == points_sha256:
         return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
     sifted = sift(collected, learned, now)

@@ -1128,8 +1128,7 @@ class _Known:
         right, wrong = own_results(self._solos.get((part.job, seen.gpu_model), ()))
         host = self._checks.get(seen.gpu_model)
         total = host.units_total if host else seen.units_total or part.units
-        safety = Safety(units_total=total, host=host, right=right, wrong=wrong)
-        return part.units in safety.unsafe
+        return part.units in Safety(units_total=total, host=host, right=right, wrong=wrong).unsafe
 
 
 def _origin(seen: Observation) -> dict[str, Any]:

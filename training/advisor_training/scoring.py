@@ -379,8 +379,7 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
     is_job = np.isin(others.left_out, rows.jobs)
     of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
-    residuals = residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER)
-    return bounds_of(residuals)
+    return bounds_of(residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER))
 
 
 CandidateScope = Literal["nine", "nine or exclusive", "every way"]
@@ -521,8 +520,7 @@ def _expected(
     data: Data, held_out: HeldOut, question: ChoiceQuestion
 ) -> Iterator[tuple[_ChoiceKey, dict[str, Prediction]]]:
     """What is expected of each way, by its name, for each choice."""
-    every = np.ones(len(data.rows), dtype=bool)
-    for key, its in held_out.by_measurement(data.rows, every):
+    for key, its in held_out.by_measurement(data.rows, np.ones(len(data.rows), dtype=bool)):
         if not data.measurements[key[1]].is_full:
             continue
         profiles = data.profiles_of(data.measurements[key[1]])

@@ -154,8 +154,7 @@ def carry_over(
     )
     if own:
         fitted = learner(rows.take(~mask))
-        more = [predicted(fitted, rows, mask & rows.of(job), job) for job in own]
-        found = joined([found, *more])
+        found = joined([found, *[predicted(fitted, rows, mask & rows.of(job), job) for job in own]])
     is_tested = mask[found.row]
     known = found.take(~is_tested)
     return _Carried(

@@ -892,8 +892,7 @@ def _bits(lines: Matrix, dtype: str) -> Matrix:
 def _products(x: Matrix, y: Matrix, dtype: str) -> tuple[NDArray[np.uint64], int]:
     """Products of significands, of int8 the 16 bits of the product; and their number of bits."""
     if dtype == "int8":
-        product = x.astype(np.int16) * y.astype(np.int16)
-        return product.view(np.uint16).astype(np.uint64), 16
+        return (x.astype(np.int16) * y.astype(np.int16)).view(np.uint16).astype(np.uint64), 16
     return _significands(x, dtype) * _significands(y, dtype), 2 * (_SIGNIFICANDS[dtype] + 1)
 
 

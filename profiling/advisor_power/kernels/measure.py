@@ -724,8 +724,7 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000)[0]
     if wanted.within_w is not None and wanted.runs is None:
-        needed = runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w)
-        runs = max(runs, needed)
+        runs = max(runs, runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w))
     return make_plan(
         channel,
         bin_ms=wanted.resolution_ms,

@@ -212,8 +212,7 @@ class Sample:
 def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> Sample:
     """Readings of a load of these levels."""
     # A search looks at the ten neighbours of a place, most of them again after a step.
-    known = lru_cache(32)(partial(_parts_of, readings.times_s, levels))
-    return Sample(readings.values, known)
+    return Sample(readings.values, lru_cache(32)(partial(_parts_of, readings.times_s, levels)))
 
 
 def _fit_window(sample: Sample) -> _WindowFit:

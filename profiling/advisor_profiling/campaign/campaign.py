@@ -867,8 +867,7 @@ def plan(job: Job, shares: Iterable[Share], repeats: int, run: str) -> list[Targ
 
 def new_run(moment: str) -> str:
     """Name of a run: its start and four random hex digits."""
-    start = datetime.fromisoformat(moment)
-    return f"{start:%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
+    return f"{datetime.fromisoformat(moment):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
 
 
 def unfinished_run(

@@ -187,8 +187,7 @@ def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
 
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
-        read = rows.get(PREFIX + name, ())
-        values = {value for value in read if not BLANK <= value < math.inf}
+        values = {value for value in rows.get(PREFIX + name, ()) if not BLANK <= value < math.inf}
         if len(values) == 1:
             return values.pop() * field.scale
     return None

@@ -12,7 +12,6 @@ from advisor.core import gpu as cu_mask
 from advisor.core.gpu import (
     ALL_GPUS,
     EQUAL,
-    EXCLUSIVE,
     MEMORY_PART,
     PERCENTAGE,
     PRIORITY,
@@ -286,7 +285,7 @@ def test_skipped_mask_is_refused(value: str) -> None:
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
 limited = st.lists(shares, min_size=2, max_size=5).map(lambda found: Split(tuple(found)))
-splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, EXCLUSIVE])
+splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclusive")])
 
 
 @given(splits)
@@ -307,7 +306,7 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
         ("100/50", Split((100.0, 50.0))),
         ("uncapped", UNCAPPED),
         ("time-sliced", TIME_SLICED),
-        ("exclusive", EXCLUSIVE),
+        ("exclusive", without_limits("exclusive")),
     ],
 )
 def test_texts(text: str, split: Split) -> None:

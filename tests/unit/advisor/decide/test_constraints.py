@@ -11,13 +11,13 @@ from made_up_profiles import P99_BESIDE, Physics, Scripted, profile
 
 from advisor.core.gpu import (
     EQUAL,
-    EXCLUSIVE,
     MEMORY_MIB,
     MEMORY_PART,
     UNCAPPED,
     Split,
     check_card_memory,
     parse_memory_mib,
+    without_limits,
 )
 from advisor.core.objectives import POLICY, Interval, Policy
 from advisor.decide.decision import Outlook, decide
@@ -305,7 +305,7 @@ def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
     p = replace(predicted(), power_w=Interval(500, 450, 600))
     limits = Request(policy=Policy(min_speed=0), max_power_w=550)
     assert broken_by(p, (A, B), limits) == ()
-    columns = Predictions.of([p, replace(p, split=EXCLUSIVE)])
+    columns = Predictions.of([p, replace(p, split=without_limits("exclusive"))])
     (found,) = risks(columns, 0, limits)
     assert found.text == "both draw 600 W, at most 550 W are allowed"
     assert found.by == pytest.approx(600 / 550 - 1)

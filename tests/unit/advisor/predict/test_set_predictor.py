@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_profiles import Scripted, profile
 
-from advisor.core.gpu import ALL_GPUS, EQUAL, EXCLUSIVE, UNCAPPED, Split, without_limits
+from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
@@ -492,7 +492,7 @@ def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
     """Beside a job that fills it is less sure; one after the other it is that alone."""
     server, other = job("server", serving=TIMED), job("c", 90.0)
     found = AnyWay(Scripted({EQUAL: (1.0, 0.7, 500.0)})).predict(
-        [server, other], [EQUAL, EXCLUSIVE]
+        [server, other], [EQUAL, without_limits("exclusive")]
     )
     limited, apart = (p.parts[0].latency_p99_ms for p in found)
     assert limited == predicted([server, other], EQUAL).parts[0].latency_p99_ms
