@@ -73,7 +73,7 @@ class Schedule:
         return min(self.runs, key=lambda run: run.speed)
 
 
-def numbers_of(placing: Placing) -> dict[int, deque[int]]:
+def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
     """Of the jobs of each kind of a queue, their positions in it, ascending."""
     of_kinds = grouped(range(len(placing.queue)), placing.queue.__getitem__)
     return {kind: deque(numbers) for kind, numbers in of_kinds.items()}
@@ -104,7 +104,7 @@ def scheduled(sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = F
             placed.append((start_s, gpu, one))
             start_s += one.time_s
     placed.sort(key=lambda item: item[:2])
-    waiting = numbers_of(placing)
+    waiting = _numbers_of(placing)
     runs = [run for item in placed for run in _runs(*item, placing, waiting)]
     return Schedule(
         runs=tuple(sorted(runs, key=lambda run: run.number)),
@@ -183,7 +183,7 @@ class QueuePairs:
 
         None: a job may not run alone, and finds no other.
         """
-        waiting, sets = numbers_of(self.placing), list[PlacedSet]()
+        waiting, sets = _numbers_of(self.placing), list[PlacedSet]()
 
         def take(kind: int) -> None:
             waiting[kind].popleft()

@@ -116,9 +116,9 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
         of_job[solo.share_percent] = bad or of_job.get(solo.share_percent, False)
 
     def is_bad(point: PairPoint) -> bool:
-        if all(part.results == "right" for part in point.parts):
-            return False
-        return any(_at(shares[p.job, point.gpu_model], p.share_percent) for p in point.parts)
+        return any(part.results != "right" for part in point.parts) and any(
+            _at(shares[p.job, point.gpu_model], p.share_percent) for p in point.parts
+        )
 
     return [_flagged(point, DEGENERATE) if is_bad(point) else point for point in points]
 

@@ -194,7 +194,7 @@ class _AdviceRequest(ABC):
         Raises:
             InputError: a job that comes twice has two of them.
         """
-        return by_name(
+        return _by_name(
             (job.job, self.min_speed if job.min_speed is None else job.min_speed)
             for job in self._every_job()
         )
@@ -233,7 +233,7 @@ class _SharingRequest(_AdviceRequest):
     @property
     def p99_by_job_ms(self) -> dict[str, float]:
         """Longest p99 latency of the jobs that have one of their own."""
-        return by_name((job.job, job.max_p99_ms) for job in self._every_job())
+        return _by_name((job.job, job.max_p99_ms) for job in self._every_job())
 
     def _every_job(self) -> Iterable[JobRequest]:
         return self.jobs
@@ -375,7 +375,7 @@ class BatchRequest:
     requests: Annotated[tuple[Mapping[str, Any], ...], Bounds(min_length=1, max_length=1000)]
 
 
-def by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
+def _by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     """Values by name of job, without those that are None.
 
     Raises:

@@ -176,13 +176,13 @@ class OpenDatabase:
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
-        with store_errors(self._engine.url), self._engine.connect() as connection:
+        with _store_errors(self._engine.url), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         """In one transaction: all of it, or nothing."""
-        with store_errors(self._engine.url), self._in_turn(), self._engine.begin() as connection:
+        with _store_errors(self._engine.url), self._in_turn(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -219,14 +219,14 @@ def open_engine(url: str) -> Engine:
         StoreError: the database cannot be used, or its schema is not the one of this version.
         UnsafeFileError: its file belongs to another user, or cannot be closed to others.
     """
-    engine = make_engine(url)
+    engine = _make_engine(url)
     with undone_by(engine.dispose):
-        with store_errors(engine.url), engine.connect() as connection:
-            state = schema_state(connection)
+        with _store_errors(engine.url), engine.connect() as connection:
+            state = _schema_state(connection)
         if state == "older" and engine.dialect.name == "sqlite":
             _upgrade(engine)
         else:
-            refuse_other(state, address(engine.url))
+            _refuse_other(state, address(engine.url))
     return engine
 
 
@@ -237,14 +237,14 @@ def migrate(url: str) -> bool:
         InputError: the URL is none, or of another database.
         StoreError: the database cannot be used, or a newer version has changed its schema.
     """
-    engine = make_engine(url)
+    engine = _make_engine(url)
     try:
         return _upgrade(engine)
     finally:
         engine.dispose()
 
 
-def make_engine(text: str) -> Engine:
+def _make_engine(text: str) -> Engine:
     """Connections to the database at an SQLAlchemy URL, whatever its schema.
 
     Raises:
@@ -278,7 +278,7 @@ def insert_new(connection: Connection, table: Table) -> Insert:
     return insert.execution_options(preserve_rowcount=True)
 
 
-def count_change(connection: Connection) -> None:
+def _count_change(connection: Connection) -> None:
     """Tell all processes that answers made before this transaction are out of date.
 
     First thing in a transaction: the others wait here, and so never for each other's rows.
@@ -292,7 +292,7 @@ def address(url: URL) -> str:
 
 
 @contextmanager
-def store_errors(url: URL) -> Generator[None]:
+def _store_errors(url: URL) -> Generator[None]:
     """Turns what the database says into a StoreError with its own remedy."""
     try:
         yield
@@ -325,7 +325,7 @@ def _bound_waits(connection: Any, _record: object) -> None:
 # the file of SQLite: for its user alone, durable, and the same one all the time
 
 
-def sqlite_path(url: URL) -> Path:
+def _sqlite_path(url: URL) -> Path:
     """The file of an SQLite database; SQLite itself also takes addresses of files."""
     return Path((url.database or "").removeprefix("file:"))
 
@@ -354,7 +354,7 @@ def _close_to_others(url: URL) -> None:
 
     What it says to a file or folder that is not there, or to a folder, stays its own.
     """
-    file = sqlite_path(url)
+    file = _sqlite_path(url)
     if os.path.isdir(file):  # noqa: PTH112 - Path asks and fails where a link may not be followed
         return
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
@@ -364,7 +364,7 @@ def _close_to_others(url: URL) -> None:
 
 def _identity(url: URL) -> tuple[int, int] | None:
     with suppress(OSError):
-        found = os.stat(sqlite_path(url))  # noqa: PTH116 - at each use, and a Path takes longer
+        found = os.stat(_sqlite_path(url))  # noqa: PTH116 - at each use, and a Path takes longer
         return found.st_dev, found.st_ino
     return None
 
@@ -390,7 +390,7 @@ SchemaState = Literal["current", "older", "unreleased", "newer"]
 _MIGRATIONS = "advisor_data.migrations"
 
 
-def schema_state(connection: Connection) -> SchemaState:
+def _schema_state(connection: Connection) -> SchemaState:
     """How the schema compares with the one of this version.
 
     An empty database is "older"; one from before the first migration is "unreleased".
@@ -422,7 +422,7 @@ def upgrade(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def refuse_other(state: SchemaState, where: str) -> None:
+def _refuse_other(state: SchemaState, where: str) -> None:
     """See to it that the schema of a database, named by its address or file, is of this version.
 
     Raises:
@@ -473,7 +473,7 @@ class Store(OpenDatabase):
         jobs = {point.job for point in ordered if isinstance(point, SoloPoint)}
         with self._writing() as connection:
             if jobs:
-                count_change(connection)
+                _count_change(connection)
             # What was seen of a process takes the place of what was seen of its beginning.
             _delete(connection, [p for p in ordered if renew or SEEN in p.flags])
             new = sum(_insert(connection, kind, ordered) for kind in tables)
@@ -553,7 +553,7 @@ class Store(OpenDatabase):
         """
         ordered = _in_writing_order(_only_of(job, gpu_model, points))
         with self._writing() as connection:
-            count_change(connection)
+            _count_change(connection)
             _delete_profile(connection, job, gpu_model)
             stored = _insert(connection, SoloPoint, ordered)
             _renew(connection, [job])
@@ -562,7 +562,7 @@ class Store(OpenDatabase):
     def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
         """Forget all solo points of a job, of one GPU model or of all; how many went."""
         with self._writing() as connection:
-            count_change(connection)
+            _count_change(connection)
             deleted = _delete_profile(connection, job, gpu_model)
             _renew(connection, [job])
             return deleted
@@ -571,7 +571,7 @@ class Store(OpenDatabase):
         """Forget those of these points that are there, of one kind or mixed; how many went."""
         ordered = _in_writing_order(points)
         with self._writing() as connection:
-            count_change(connection)
+            _count_change(connection)
             deleted = _delete(connection, ordered)
             _renew(connection, {point.job for point in ordered if isinstance(point, SoloPoint)})
             return deleted
@@ -703,15 +703,15 @@ def check_database(url: str | None, home: Path) -> None:
     if not _has_content(file):
         return
     damaged = StoreError.instead_of(sqlite3.DatabaseError, f"{file} is damaged", fix=RESTORE)
-    with store_errors(engine.url), _raw(engine) as database, damaged:
+    with _store_errors(engine.url), _raw(engine) as database, damaged:
         _check_whole(database, file)
 
 
 def _upgrade(engine: Engine) -> bool:
     """Whether the schema was an older one, or there was none."""
-    with store_errors(engine.url), engine.begin() as connection:
+    with _store_errors(engine.url), engine.begin() as connection:
         connection.exec_driver_sql(_MIGRATION_LOCK[engine.dialect.name])
-        state = schema_state(connection)
+        state = _schema_state(connection)
         if state == "older":
             upgrade(connection)
             # Rows of profiles are made anew from all points.
@@ -719,7 +719,7 @@ def _upgrade(engine: Engine) -> bool:
             jobs = connection.execute(select(tables[SoloPoint].c.jobs).distinct()).scalars()
             _renew(connection, [json.loads(names)[0] for names in jobs])
         else:
-            refuse_other(state, address(engine.url))
+            _refuse_other(state, address(engine.url))
         return state == "older"
 
 
@@ -828,13 +828,13 @@ def _renew(connection: Connection, jobs: Iterable[str]) -> None:
 def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
     """Connections to the database, and its file."""
     url = url or default_url(home)
-    engine = make_engine(url)
+    engine = _make_engine(url)
     if engine.dialect.name != "sqlite" or not engine.url.database:
         raise InputError(
             f"{address(engine.url)} is not an SQLite file",
             fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
         )
-    return engine, sqlite_path(engine.url)
+    return engine, _sqlite_path(engine.url)
 
 
 def _has_content(file: Path) -> bool:
@@ -857,13 +857,13 @@ def _take(file: Path, draft: Path) -> None:
 
 
 def _make_current(file: Path, draft: Path) -> None:
-    engine = make_engine(f"sqlite:///{draft}")
+    engine = _make_engine(f"sqlite:///{draft}")
     try:
-        with store_errors(engine.url), engine.connect() as connection:
-            if (state := schema_state(connection)) != "older":
-                refuse_other(state, str(file))
+        with _store_errors(engine.url), engine.connect() as connection:
+            if (state := _schema_state(connection)) != "older":
+                _refuse_other(state, str(file))
         migrate(f"sqlite:///{draft}")
-        with store_errors(engine.url), engine.begin() as connection:
+        with _store_errors(engine.url), engine.begin() as connection:
             # Above all counts there were, so that servers see a change: it grows by one a write.
             connection.execute(update(changes).values(count=time.time_ns() // 1000))
     finally:
@@ -895,7 +895,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
     """One connection of the driver, made as all others of the database are."""
     try:
-        with store_errors(engine.url):
+        with _store_errors(engine.url):
             pooled = engine.raw_connection()
         with closing(pooled):
             connection = pooled.driver_connection

@@ -280,14 +280,14 @@ def fit_components(points: Iterable[SoloPoint]) -> ComponentWeights:
     )
 
 
-def trusted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+def _trusted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """Those with a power that passed every cross-check, among them right results."""
     return [p for p in with_solo_flags(points) if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
 
 
 def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The trusted ones that weights are fitted to."""
-    return [p for p in trusted(points) if not p.job.startswith(MICROBENCHMARK)]
+    return [p for p in _trusted(points) if not p.job.startswith(MICROBENCHMARK)]
 
 
 _PERCENTILES = (5.0, 95.0)  # of the draws: the bounds of a part
@@ -474,7 +474,7 @@ class KnownPower:
         Raises:
             InputError: there is none with all readings.
         """
-        mine = trusted(p for p in self.solos if p.job == job)
+        mine = _trusted(p for p in self.solos if p.job == job)
         mine.sort(key=lambda p: p.started_at)
         read = {p.share_percent: (p, a) for p in mine if (a := activity_of(p)) is not None}
         if not read:

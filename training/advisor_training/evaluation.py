@@ -101,7 +101,7 @@ RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class _Method:
     """A learner that is compared.
 
     Attributes:
@@ -130,7 +130,7 @@ class _MethodResult:
         training_s: Seconds of one fit, the median.
     """
 
-    method: Method
+    method: _Method
     answers: Answers
     training_s: float
 
@@ -153,13 +153,13 @@ class _MethodResult:
         return found
 
 
-def methods(data: Data) -> dict[str, Method]:
+def methods(data: Data) -> dict[str, _Method]:
     """Every method by name, the model first and the seed paper's last."""
     learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
-    return {name: Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
+    return {name: _Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
 
 
-def ask(method: Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _MethodResult:
+def ask(method: _Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 
@@ -712,7 +712,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_Seed
 
         tick = partial(watch, OTHER_SEEDS, OURS)
         yield _seed(
-            data, seed, ask(Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
+            data, seed, ask(_Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
         )
 
 

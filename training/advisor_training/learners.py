@@ -284,7 +284,7 @@ def inputs(head: str, rows: Rows, part: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class _Learned:
     """What the estimator of a head learns from.
 
     Attributes:
@@ -300,14 +300,14 @@ class Learned:
     row: npt.NDArray[np.int64]
 
 
-def learned_from(learner: HeadLearner, rows: Rows) -> Learned:
+def learned_from(learner: HeadLearner, rows: Rows) -> _Learned:
     """Those parts of rows that tell what the head learns, all of the first part first."""
     told = flat(learner.measured(rows) < learner.all_served(rows))
     parts = len(told) // len(rows)
     seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
     values = learner.possible(rows, learner.measured(rows))
     row = np.tile(np.arange(len(rows)), parts)[told]
-    return Learned(seen[told], values[told], rows.weight[row], row)
+    return _Learned(seen[told], values[told], rows.weight[row], row)
 
 
 def _unknown(given: Floats) -> Floats:

@@ -243,7 +243,7 @@ REASONS: tuple[_Reason, ...] = get_args(_Reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class _Refused:
     """A point, and why it is not learned from.
 
     Attributes:
@@ -269,19 +269,19 @@ class RefusedPoints:
     point_ids: tuple[str, ...]
 
 
-def refuse(point: Point, reason: _Reason, why: str) -> Refused:
+def _refuse(point: Point, reason: _Reason, why: str) -> _Refused:
     """A refusal that names the point's jobs and moment."""
     jobs = (point.job,) if isinstance(point, SoloPoint) else point.jobs
-    return Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
+    return _Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
 
 
-def without(points: PointSet, refused: Iterable[Refused]) -> PointSet:
+def without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
     """The points that were not refused."""
     ids = {one.point_id for one in refused}
     return points.where(lambda point: point.point_id not in ids)
 
 
-def by_reason(refused: Iterable[Refused]) -> tuple[RefusedPoints, ...]:
+def by_reason(refused: Iterable[_Refused]) -> tuple[RefusedPoints, ...]:
     """Counted by reason, in the order of `REASONS`."""
     groups = grouped(refused, lambda one: one.reason)
     return tuple(
@@ -316,7 +316,7 @@ class Sifted:
     """
 
     accepted: PointSet
-    refused: tuple[Refused, ...]
+    refused: tuple[_Refused, ...]
     new: int
 
 
@@ -329,18 +329,18 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     points, known = collected.candidates, learned.ids
     new = points.where(lambda point: point.point_id not in known)
     old = points.where(lambda point: point.point_id in known)
-    first: dict[str, Refused] = {}
+    first: dict[str, _Refused] = {}
     for one in (*_refused_alone(new, now), *_copies(new, old)):
         first.setdefault(one.point_id, one)
     refused = [*first.values()]
     flagged = with_flags(without(points, refused))
     refused += (
-        refuse(point, "flagged", doubt)
+        _refuse(point, "flagged", doubt)
         for point in flagged.pairs
         if point.point_id not in known and (doubt := _doubt(point))
     )
     refused += (
-        refuse(point, "flagged", ", ".join(sorted(flags)))
+        _refuse(point, "flagged", ", ".join(sorted(flags)))
         for point in flagged.profiled
         if point.point_id not in known and (flags := WRONG.intersection(point.flags))
     )
@@ -376,7 +376,7 @@ def _doubt(point: PairPoint) -> str | None:
     return flag or next((f"results of {job} are not right" for job in wrong), None)
 
 
-def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[Refused]:
+def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[_Refused]:
     """Points at which a job was much faster than alone at its share, where it has a profile."""
     profiles = make_profiles(alone)
     for point in pairs:
@@ -388,11 +388,11 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
             limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
             if rate > _FASTEST * limit:
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
-                yield refuse(point, "impossible", why)
+                yield _refuse(point, "impossible", why)
                 break
 
 
-def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
+def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[_Refused]:
     """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
 
     Who holds a token moves the model by steps, each of which has to be no worse than the last.
@@ -404,15 +404,15 @@ def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[Refused]:
             counts[point.written_by] += 1
             if counts[point.written_by] > most:
                 why = f"{point.written_by} teaches {most} pairs at most in one run"
-                yield refuse(point, "too-many", f"{why}; the others come in the next ones")
+                yield _refuse(point, "too-many", f"{why}; the others come in the next ones")
 
 
-def _refused_alone(new: PointSet, now: datetime) -> Iterator[Refused]:
+def _refused_alone(new: PointSet, now: datetime) -> Iterator[_Refused]:
     for point in new:
         if why := _malformed(point, now):
-            yield refuse(point, "malformed", why)
+            yield _refuse(point, "malformed", why)
         elif why := _impossible_power(point):
-            yield refuse(point, "impossible", why)
+            yield _refuse(point, "impossible", why)
 
 
 def _malformed(point: Point, now: datetime) -> str | None:
@@ -439,7 +439,7 @@ def _impossible_power(point: Point) -> str | None:
     return None
 
 
-def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
+def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
     """A card measures one thing at a time: the same window again is a copy.
 
     Nobody can say which of two unlike ones is the true one, so neither is learned from. What was
@@ -456,11 +456,11 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[Refused]:
                 f"{len(copies)} unlike copies of this window are there, by {listed(whose)}; "
                 "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
             )
-            yield from (refuse(point, "disputed", why) for point in copies.values())
+            yield from (_refuse(point, "disputed", why) for point in copies.values())
             continue
         first = known.get(window, min(copies))
         yield from (
-            refuse(point, "duplicate", f"the same window is there as {first}")
+            _refuse(point, "duplicate", f"the same window is there as {first}")
             for point in copies.values()
             if point.point_id != first
         )

@@ -601,7 +601,7 @@ def make_rows(
     """
     tables: list[dict[str, npt.NDArray[Any]]] = []
     blocks: dict[str, list[_HeadRows]] = {head.name: [] for head in heads}
-    for number, pair in enumerate(with_profiles(pairs, profiles)):
+    for number, pair in enumerate(_with_profiles(pairs, profiles)):
         a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
         for m in pair.measurements:
             shares = np.array([split.shares for _, split in _splits(m)]).T
@@ -633,7 +633,7 @@ def make_rows(
     )
 
 
-def with_profiles(
+def _with_profiles(
     pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
 ) -> Iterator[MeasuredPair]:
     """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
@@ -688,9 +688,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
 
 def _all_served(profile: Profile) -> float:
     serving = profile.serving
-    if serving is None or serving.offered_rate is None:
-        return np.inf
-    return 1 - serving.tolerance
+    return np.inf if serving is None or serving.offered_rate is None else 1 - serving.tolerance
 
 
 UNPROFILED = "a job of the pair has no profile that reaches down to its share"
@@ -753,7 +751,7 @@ def make_data(
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
     profiles = make_profiles(profiled)
-    pairs = tuple(with_profiles(found, profiles))
+    pairs = tuple(_with_profiles(found, profiles))
     above_w = active_idle_fill(pairs, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
     rows = make_rows(pairs, profiles)

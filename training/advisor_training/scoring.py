@@ -631,7 +631,7 @@ def _in_scope(name: str, scope: CandidateScope) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class _Over:
     """Gain over one baseline in percent, of this many choices.
 
     The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
@@ -675,7 +675,7 @@ class ChoiceFigures:
     worst_percent: float
     worst_pair: tuple[str, str]
     worst_choice: tuple[str, str]
-    over: Mapping[str, Over]
+    over: Mapping[str, _Over]
 
     @property
     def mean_percent(self) -> float:
@@ -714,7 +714,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
         over={
-            name: Over(len(r), 100 * (statistics.mean(r) - 1), 100 * (statistics.median(r) - 1))
+            name: _Over(len(r), 100 * (statistics.mean(r) - 1), 100 * (statistics.median(r) - 1))
             for name, r in over.items()
             if r
         },

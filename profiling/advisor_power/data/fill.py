@@ -376,7 +376,7 @@ def cast(values: NDArray[np.float32], dtype: str) -> tuple[Matrix, int]:
         return values.astype(STORAGE[dtype][0]), 0
 
 
-def random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str) -> Matrix:
+def _random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str) -> Matrix:
     """Every pattern of bits as often as any other, NaN and infinity among them."""
     number, unsigned = STORAGE[dtype]
     size = shape[0] * shape[1] * np.dtype(unsigned).itemsize
@@ -639,7 +639,7 @@ def _numbers(
 ) -> tuple[Matrix, int]:
     """The matrix as it is cast, and how many values its type could not hold."""
     if source.name == "random_bits":
-        return random_bits(first, shape, dtype), 0
+        return _random_bits(first, shape, dtype), 0
     if source.name == FILE:
         values = _from_file(source, shape)
     else:

@@ -220,9 +220,9 @@ class InputPower:
     @property
     def energy_above_idle_pj(self) -> float | None:
         """The same, less the power of the idle card."""
-        if self.idle_w is None:
-            return None
-        return (self.power_w.value - self.idle_w) * self._pj_per_watt
+        return (
+            None if self.idle_w is None else (self.power_w.value - self.idle_w) * self._pj_per_watt
+        )
 
     @property
     def at_limit(self) -> bool:

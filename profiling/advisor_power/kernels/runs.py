@@ -192,15 +192,16 @@ def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimat
         for one, other in pairwise(usable)
         if one.executions != other.executions
     ]
-    if not found:
-        return "it takes a block of longer runs and one of shorter runs"
-    return mean_of(found)
+    return mean_of(found) if found else "it takes a block of longer runs and one of shorter runs"
 
 
 def _moved(block: TraceBlock) -> bool:
-    if block.began is None or block.ended is None:
-        return False
-    return block.ended.energy_j > block.began.energy_j and block.ended.at_s > block.began.at_s
+    return (
+        block.began is not None
+        and block.ended is not None
+        and block.ended.energy_j > block.began.energy_j
+        and block.ended.at_s > block.began.at_s
+    )
 
 
 def _run_j(block: TraceBlock, idle_w: float) -> float:

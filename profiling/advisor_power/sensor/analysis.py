@@ -160,7 +160,7 @@ def _outside(spans: Sequence[SpanS], begun_s: float, ended_s: float) -> list[Spa
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """How a channel may read: response, window, mean delay and spread of the delay, s."""
 
     response: Response
@@ -192,40 +192,40 @@ _MOVES = (
 class _WindowFit:
     """How a channel reads, the power of each level, W, and how unlikely the readings are."""
 
-    place: Place
+    place: _Place
     levels_w: tuple[float, ...]
     cost: float
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class _Sample:
     """Values read (n,), and the parts of their windows in each level (`_parts_of`) at any place."""
 
     values: Floats
-    parts: Callable[[Place], Floats]
+    parts: Callable[[_Place], Floats]
 
-    def part(self, kept: npt.NDArray[np.bool_]) -> "Sample":
+    def part(self, kept: npt.NDArray[np.bool_]) -> "_Sample":
         """Some of the readings; each part is worked out once for all of them."""
-        return Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
+        return _Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
 
 
-def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> Sample:
+def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> _Sample:
     """Readings of a load of these levels."""
     # A search looks at the ten neighbours of a place, most of them again after a step.
-    return Sample(readings.values, lru_cache(32)(partial(_parts_of, readings.times_s, levels)))
+    return _Sample(readings.values, lru_cache(32)(partial(_parts_of, readings.times_s, levels)))
 
 
-def _fit_window(sample: Sample) -> _WindowFit:
+def _fit_window(sample: _Sample) -> _WindowFit:
     """How a channel reads, from readings of a load that is known."""
     # Delays up to 0.4 s, in steps that a window of that length can tell apart.
     places = [
-        Place("mean", window_s, float(delay_s))
+        _Place("mean", window_s, float(delay_s))
         for window_s in _WINDOWS_S
         for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
     _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
     starts = [
-        Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
+        _Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
         for response in get_args(Response)
         for part in (0.0, 0.7)  # of the window, from which steps begin
     ]
@@ -233,14 +233,16 @@ def _fit_window(sample: Sample) -> _WindowFit:
     return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
 
 
-def _refine(sample: Sample, start: Place, step_s: float, finest_s: float = _FINEST_S) -> _WindowFit:
+def _refine(
+    sample: _Sample, start: _Place, step_s: float, finest_s: float = _FINEST_S
+) -> _WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
     (best,) = _refine_each([sample], start, step_s, finest_s)
     return best
 
 
 def _refine_each(
-    samples: Sequence[Sample], start: Place, step_s: float, finest_s: float
+    samples: Sequence[_Sample], start: _Place, step_s: float, finest_s: float
 ) -> list[_WindowFit]:
     """As `_refine` of each sample; step by step, since parts of the same readings look alike."""
     fits = [at(sample, start) for sample in samples]
@@ -250,20 +252,20 @@ def _refine_each(
     return fits
 
 
-def _down(sample: Sample, best: _WindowFit, step_s: float) -> _WindowFit:
+def _down(sample: _Sample, best: _WindowFit, step_s: float) -> _WindowFit:
     """From a place down by steps of one length, until none leads down."""
     while (found := _lowest_beside(sample, best, step_s)).cost < best.cost:
         best = found
     return best
 
 
-def _lowest_beside(sample: Sample, fit: _WindowFit, step_s: float) -> _WindowFit:
+def _lowest_beside(sample: _Sample, fit: _WindowFit, step_s: float) -> _WindowFit:
     places = [_moved(fit.place, move, step_s) for move in _MOVES]
     tried = [at(sample, place) for place in places if _possible(place)]
     return min(tried, key=lambda fit: fit.cost, default=fit)
 
 
-def at(sample: Sample, place: Place) -> _WindowFit:
+def at(sample: _Sample, place: _Place) -> _WindowFit:
     """The best powers of the levels for a window, a delay and its spread."""
     parts, values = sample.parts(place), sample.values
     mean = parts.mean(axis=0)
@@ -280,7 +282,7 @@ def at(sample: Sample, place: Place) -> _WindowFit:
     return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
 
 
-def _parts_of(times_s: Floats, levels: Sequence[_LevelTimes], place: Place) -> Floats:
+def _parts_of(times_s: Floats, levels: Sequence[_LevelTimes], place: _Place) -> Floats:
     """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
     parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
     ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
@@ -305,7 +307,7 @@ def slope(x: Floats, y: Floats) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def prediction_error(sample: Sample, place: Place) -> float:
+def prediction_error(sample: _Sample, place: _Place) -> float:
     """Root mean square of predicted less read, over the mean read, of a load not fitted to.
 
     Each reading is compared at the delay within the spread that suits it best: what lies between
@@ -322,7 +324,7 @@ def prediction_error(sample: Sample, place: Place) -> float:
     return float(np.sqrt(np.mean(kept**2)) / values.mean())
 
 
-def _squares(sample: Sample, place: Place) -> float:
+def _squares(sample: _Sample, place: _Place) -> float:
     (parts,) = sample.parts(place)
     left = sample.values - parts @ _solve(parts, sample.values, np.ones(len(parts)))
     return float(left @ left)
@@ -341,14 +343,14 @@ def _noise_power(left: Floats, seen: Floats) -> float:
     return max(float(np.mean(used**2)), 1e-6)
 
 
-def _moved(place: Place, move: tuple[int, ...], step_s: float) -> Place:
+def _moved(place: _Place, move: tuple[int, ...], step_s: float) -> _Place:
     window, delay, spread = (step_s * part for part in move)
-    return Place(
+    return _Place(
         place.response, place.window_s + window, place.delay_s + delay, place.spread_s + spread
     )
 
 
-def _possible(place: Place) -> bool:
+def _possible(place: _Place) -> bool:
     """A reading is never of what comes later."""
     _, window_s, delay_s, spread_s = place
     # In a mean over a longer time some milliseconds more or less of delay do not show.
@@ -457,7 +459,7 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     return channel, why
 
 
-def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> float:
+def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> float:
     """How far the window would differ between halves of the data: twice its standard error.
 
     By tenths of the time that are left out in turn (jackknife): two halves themselves differ by
@@ -470,7 +472,7 @@ def _spread_ms(sample: Sample, later: npt.NDArray[np.bool_], place: Place) -> fl
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
 
-def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> float | None:
+def _prediction_error(trace: Trace, readings: ReadingSeries, place: _Place) -> float | None:
     waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None
@@ -481,7 +483,7 @@ def _prediction_error(trace: Trace, readings: ReadingSeries, place: Place) -> fl
 
 
 def _why_not(
-    first: _Period, later: _Period | None, spread_ms: float, place: Place, error: float | None
+    first: _Period, later: _Period | None, spread_ms: float, place: _Place, error: float | None
 ) -> str:
     later_s, off = (later or first).period_s, error or 0.0
     # 2 % for windows of a second, in which a burst of 9 ms hardly shows.

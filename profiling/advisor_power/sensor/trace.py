@@ -83,7 +83,7 @@ class RecordedStage:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class _Look:
     """State of the card at a moment."""
 
     time_s: float
@@ -98,7 +98,7 @@ class Trace:
     header: TraceHeader
     series: Mapping[str, ReadingSeries]
     stages: tuple[RecordedStage, ...]
-    looks: tuple[Look, ...]
+    looks: tuple[_Look, ...]
     whole: bool
     full: bool
 
@@ -137,7 +137,7 @@ def _parse_trace(text: str, name: str) -> Trace:
     *lines, _cut = text.split("\n")
     readings: dict[str, list[tuple[float, float]]] = {}
     stages: list[tuple[str, float, list[SpanS]]] = []
-    looks: list[Look] = []
+    looks: list[_Look] = []
     full, end_s, number = False, None, 1
     try:
         header = TraceHeader(**json.loads(lines[0]))
@@ -154,7 +154,7 @@ def _parse_trace(text: str, name: str) -> Trace:
                     stages[-1][2].append((float(begun_s), float(ended_s)))
                 case ["look", time_s, [*reasons], [*pids]]:
                     found = tuple(map(str, reasons)), frozenset(map(int, pids))
-                    looks.append(Look(float(time_s), *found))
+                    looks.append(_Look(float(time_s), *found))
                 case ["full", _time_s]:
                     full = True
                 case ["end", time_s]:
