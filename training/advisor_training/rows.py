@@ -496,15 +496,6 @@ SOME = "some"
 are learned from, and neither choices nor errors are scored on them."""
 
 
-OBSERVED_WEIGHT = 1.0
-"""What a launch counts in training, against a measured split.
-
-As much: of pairs that were launched once, the other splits are predicted best so (rates by 0.56
-points better than without launches, power by 0.22), and for jobs that are new no weight makes a
-difference. docs/measurements/model.md has the figures.
-"""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _HeadRows:
     """What a head takes of n rows; a part is a job of the pair, or the pair.
@@ -548,7 +539,7 @@ class Rows:
     - `solo_rate_a`, `solo_power_a_w`: rate, 1/s, and power of the GPU, W, of the job alone on the
       whole GPU, same card and run; `profile_power_a_w`: that power in the job's profile.
     - `power_limit_w`: limit of the card, W; infinite where it is not known.
-    - `weight`: what the row counts in training: 1 if measured, `OBSERVED_WEIGHT` if of a launch.
+    - `weight`: what the row counts in training: 1 if measured or of a launch.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -666,7 +657,10 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
         "situation": [of_pair(kinds, place) for place in places],
         "power_w": [result.power_w for result in results],
         "memory_power_w": np.array([result.memory_power_w for result in results], np.float64),
-        "weight": OBSERVED_WEIGHT if m.observed else 1.0,
+        # A launch counts as much: of pairs that were launched once, the other splits are predicted
+        # best so (rates by 0.56 points better than without launches, power by 0.22), and for jobs
+        # that are new no weight makes a difference (docs/measurements/model.md).
+        "weight": 1.0,
     }
     for n, (side_name, profile) in enumerate(zip("ab", profiles, strict=True)):
         shares = [split.shares[n] for _, split in splits]

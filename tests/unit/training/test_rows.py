@@ -36,7 +36,6 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor_training.rows import (
-    OBSERVED_WEIGHT,
     SOME,
     UNPROFILED,
     LeftOut,
@@ -104,7 +103,7 @@ def test_every_column_of_a_row() -> None:
             "all_served_a": 0.98, "all_served_b": np.inf, "speed_a": 0.6, "speed_b": 0.1,
             "power_w": 250, "memory_power_w": 60, "solo_rate_a": 2, "solo_rate_b": 5,
             "solo_power_a_w": 150, "solo_power_b_w": 170, "profile_power_a_w": 400,
-            "profile_power_b_w": 200, "power_limit_w": 700, "weight": OBSERVED_WEIGHT,
+            "profile_power_b_w": 200, "power_limit_w": 700, "weight": 1.0,
         }.items()
     }  # fmt: skip
 

@@ -26,7 +26,6 @@ from advisor.predict.profiles import make_profiles
 from advisor.validity.safe_counts import keep_check
 from advisor_training.rows import (
     LEAST_S,
-    OBSERVED_WEIGHT,
     SOME,
     Teaching,
     make_data,
@@ -69,7 +68,7 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
         measured.speed_a, measured.speed_b, measured.power_w
     )  # fmt: skip
     assert row.kind.tolist() == [SOME]
-    assert (row.weight.tolist(), measured.weight.tolist()) == ([OBSERVED_WEIGHT], [1.0])
+    assert (row.weight.tolist(), measured.weight.tolist()) == ([1.0], [1.0])
 
 
 @pytest.mark.parametrize(
