@@ -1,6 +1,7 @@
 """Admission: what pods ask for, what is refused, and what is changed in them."""
 
 import base64
+import itertools
 import json
 import posixpath
 import re
@@ -330,14 +331,9 @@ def _of_placer(
     set_by_author = part(pod, "metadata", "annotations")
     if placer == "kai" and memory_mib is not None and not {*_OF_KAI} & {*set_by_author}:
         notes[_OF_KAI[0]] = str(memory_mib)
-    set_there = {word(variable, "name") for variable in parts(container, "env")}
-    if placer == "dra" and float(share) < WHOLE and PERCENTAGE not in set_there:
-        variable = {"name": PERCENTAGE, "value": share}
-        yield (
-            {"op": "add", "path": f"{path}/env/-", "value": variable}
-            if set_there
-            else {"op": "add", "path": f"{path}/env", "value": [variable]}
-        )
+    env = parts(container, "env")
+    if placer == "dra" and float(share) < WHOLE and PERCENTAGE not in {v.get("name") for v in env}:
+        yield from _more(f"{path}/env", env, [{"name": PERCENTAGE, "value": share}])
 
 
 # Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
@@ -638,10 +634,9 @@ def review(
     return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
 
 
-_Create: TypeAlias = Callable[[Object], tuple[list[Object], str]]
-
-
-def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
+def _answer(
+    request: Object, chooser: str | None, create: Callable[[Object], tuple[list[Object], str]]
+) -> Object:
     if part(request, "kind").get("kind") != "Pod":
         return {"allowed": True}
     warning = ""
@@ -733,11 +728,12 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
         )
     if names.MANAGED not in part(old, "metadata", "labels"):
         return []
-    patch = [*_debugged(old, new)]
+    containers = enumerate(parts(new, "spec", "containers"))
     # A manifest that is applied again asks once more for the GPU that was taken away from it.
-    for place, container in enumerate(parts(new, "spec", "containers")):
-        patch += _without_gpu(container, f"/spec/containers/{place}")
-    return patch
+    again = (
+        _without_gpu(container, f"/spec/containers/{place}") for place, container in containers
+    )
+    return [*_debugged(old, new), *itertools.chain.from_iterable(again)]
 
 
 def _debugged(old: Object, new: Object) -> Iterator[Object]:
