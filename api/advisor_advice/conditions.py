@@ -209,7 +209,6 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 
 
 def _launched_split(seen: Observation) -> Split | None:
-    """The split of a launch, as `measured_split` has it."""
     split = measured_split(seen.mode, (part.share_percent for part in seen.parts))
     low = tuple(n for n, part in enumerate(seen.parts) if part.below_normal)
     return split and replace(split, below_normal=low)
@@ -542,10 +541,12 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
         if len(seats) != ADVISED_JOBS or launch.prediction.split != without_limits("uncapped", 2):
             continue
         for (profile, part), (probe, beside) in itertools.permutations(seats):
-            if profile.kernels or profile.serving or probe.serving or not has_short_blocks(probe):
-                continue
-            if not (probe.kernels and part.rate and beside.rate) or (
-                profile.rate_unit != part.rate_unit
+            if (
+                profile.kernels
+                or profile.serving
+                or probe.serving
+                or not (has_short_blocks(probe) and probe.kernels and part.rate and beside.rate)
+                or profile.rate_unit != part.rate_unit
             ):
                 continue
             n = probe.kernels.per_unit
@@ -709,8 +710,7 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
     found: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for point in points:
         if point.share_percent == WHOLE and point.power_w:
-            key = point.run, point.gpu_uuid, point.job
-            found[key].append((point.rate, point.power_w))
+            found[point.run, point.gpu_uuid, point.job].append((point.rate, point.power_w))
     return {
         key: (statistics.median(rate for rate, _ in of), statistics.median(w for _, w in of))
         for key, of in found.items()

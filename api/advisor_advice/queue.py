@@ -622,7 +622,6 @@ class QueueRun:
         self._spawn(create_folder(self._root, spec))
 
     def _limited(self, part: LaunchPart) -> LaunchPart:
-        """The same with its time limit."""
         name = part.job.name
         limit_s = None if self.is_server(name) else self._limits_s.get(name)
         return replace(part, time_limit_s=limit_s)

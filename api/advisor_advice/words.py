@@ -251,7 +251,6 @@ def _is_pair(r: Decision) -> bool:
 
 
 def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
-    """Who is on which GPU, and the limits."""
     unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
     seats = [_seat(share, unit) for share in option_of(way, r).jobs]
     on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]

@@ -215,7 +215,6 @@ class _Present:
         self.changed()
 
     async def kept(self) -> _Kept:
-        """What is kept of the present state."""
         while not (self._looked_at > self._changed_at and time.monotonic() < self._fresh_until):
             # One look for all that wait. One that began before a write does not count after it.
             if self._look is None:
@@ -368,7 +367,6 @@ class _JobsReader:
         return replace(conditions, windows=await self._windows(kept, found, any_of))
 
     async def _windows(self, kept: _Kept, found: ProfileSet, any_of: bool) -> Windows:
-        """What was measured of these jobs together."""
         asked = asked_together(sorted(profile.job for profile in found.profiles))
         if any_of or not kept.together.isdisjoint(asked):
             return await asyncio.to_thread(self._measured, found, self._store, any_of)
@@ -477,8 +475,7 @@ class Engine(Collector):
     def __init__(
         self, settings: Settings, store: Store, registry: Registry, change_count: Callable[[], int]
     ) -> None:
-        self._registry = registry
-        self._settings = settings
+        self._registry, self._settings = registry, settings
         self.jobs = _Jobs(settings.jobs_dir, store)
         self._weights = _Weights(store)
         self.present = _Present(settings.home, store, registry, change_count)

@@ -252,7 +252,6 @@ _FEW = 4
 
 
 def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:
-    """Print the first lines, and the wanted details."""
     queue, remarks = found.queue, [*_remarks(found)]
     headline = _queue_headline(found, queue) if queue else _headline(found)
     lines = [*(_queue_lines(found, queue, prices) if queue else _lines(found))]
@@ -300,7 +299,6 @@ def _one_window(found: Placement) -> list[str]:
 
 
 def _lines(found: Placement) -> Iterator[tuple[str, str]]:
-    """Name and text of each line about jobs that run from now on."""
     if found.waiting:
         waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
         is_full = all(pool.used == pool.gpus for pool in found.gpus)
@@ -326,7 +324,6 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
 
 
 def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tuple[str, str]]:
-    """Name and text of each line about a queue."""
     for n, other in enumerate(queue.baselines):
         yield "" if n else "Against", f"{other.name}: {_against(queue, other)}"
         if other.name == APART and prices.are_set:

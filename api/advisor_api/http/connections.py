@@ -46,9 +46,7 @@ class Connections:
             (self.kept, options.idle_s),
             (self.stuck, options.write_s),
         )
-        self.max_head_bytes = options.max_head_bytes
-        self.idle_s = options.idle_s
-        self._open = 0
+        self.max_head_bytes, self._open = options.max_head_bytes, 0
         metrics.open_connections.set_function(lambda: self._open)
 
     def admit(self, connection: "LimitedProtocol") -> bool:
@@ -103,9 +101,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, {})
         self._all = connections
         self._in_head, self._head_bytes = True, 0
-        self._too_large = False
+        self._too_large = self._certified = False
         self._peer: Peer | None = None
-        self._certified = False
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection in, or end it; at a Unix socket the kernel says whose it is."""
@@ -351,9 +348,11 @@ def _tcp(options: ServeOptions) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
-        fix = "give an address of this host and a port that you may use: --host, --port"
-        if error.errno == errno.EADDRINUSE:
-            fix = "end the other process, or give another port: --port"
+        fix = (
+            "end the other process, or give another port: --port"
+            if error.errno == errno.EADDRINUSE
+            else "give an address of this host and a port that you may use: --host, --port"
+        )
         raise InputError(what, why=os.strerror(error.errno or 0), fix=fix) from error
 
 

@@ -46,8 +46,6 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is sent."""
-
     content: bytes
     zipped: bytes
     headers: Mapping[str, str]

@@ -440,7 +440,6 @@ def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]
 
 
 def _observation_page(service: Service, job: str | None, span: Span) -> Observations:
-    """What launched jobs really did."""
     page = service.store.observation_page(job, span)
     return Observations(observations=tuple(page.records), next=_next(page.end))
 

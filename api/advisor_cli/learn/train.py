@@ -315,7 +315,6 @@ def _run_lines(report: RetrainReport) -> Iterator[str]:
 
 @contextmanager
 def _progress() -> Generator[OnStage]:
-    """A bar with the time left on a terminal, nothing elsewhere."""
     text = TextColumn("{task.description}", markup=False)
     with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
 

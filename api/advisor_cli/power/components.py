@@ -51,7 +51,6 @@ def components(
 
 
 def _show_job(found: ComponentsOfJob) -> None:
-    """One job at each share."""
     say(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
     say(_legend(found.weights))
     print_parts("share", [(f"{one.share_percent:g} %", one.power) for one in found.shares])

@@ -64,7 +64,6 @@ class _Meeting(Offer):
 
     @property
     def jobs(self) -> tuple[SlurmTask, ...]:
-        """All of them."""
         return (*self.there, *self.coming)
 
     def keeps(self, answer: Together) -> bool:
@@ -164,8 +163,7 @@ def _planned_sets(
             key=lambda job: places[job.key],
         )
         if found and len(there) + len(found) > ADVISED_JOBS:
-            of_card = () if kinds is None else (kinds,)
-            seats = (*of_card, *(places[job.key] for job in found))
+            seats = (*(() if kinds is None else (kinds,)), *(places[job.key] for job in found))
             yield _meeting(seats, there, tuple(found), model, planned=True)
 
 
@@ -319,9 +317,13 @@ class QueueRound:
             if self.now_s - self._came_s(job) < HOLD_S and (
                 job.eligible_s - self.now_s < self.wait_s / 2
             ):
-                why = f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU"
-                wait_s = int(self.wait_s)
-                yield Change(job=job, named=named(job), counted=WHOLE, starts_in_s=wait_s, why=why)
+                yield Change(
+                    job=job,
+                    named=named(job),
+                    counted=WHOLE,
+                    starts_in_s=int(self.wait_s),
+                    why=f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU",
+                )
 
     # What is told
 
@@ -338,8 +340,7 @@ class QueueRound:
         return self._share(meeting, answer, place, counted, why)
 
     def _joins(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
-        found = self._place(meeting, answer)
-        if found is not None:
+        if found := self._place(meeting, answer):
             node, counted = found
             those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
             why = f"of a GPU beside {those}, split {answer.split}"

@@ -146,7 +146,6 @@ class _GpuDaemon:
         return False
 
     def close(self) -> None:
-        """End the daemon, and with it the work of its clients."""
         self.unready = "the agent of the node has ended"
         if self.backend.control.answers():
             self.backend.close()
@@ -645,7 +644,6 @@ class _KubernetesAgent:
         self._published: tuple[float, list[Mapping[str, object]]] | None = None
 
     def look(self) -> None:
-        """Look at every GPU and its pods; say what has changed."""
         pods = self._api.pods
         for daemon, room in self._rooms:
             if daemon.look():
@@ -703,7 +701,6 @@ class _KubernetesAgent:
             self._published = now_s, gpus
 
     def close(self) -> None:
-        """End the daemons; pods that still compute lose their GPU."""
         for daemon, _ in self._rooms:
             try:
                 daemon.close()

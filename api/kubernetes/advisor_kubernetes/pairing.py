@@ -402,7 +402,6 @@ class _Card:
 
     @property
     def bounds_mib(self) -> tuple[int, ...]:
-        """At how much the memory of each pod is bounded."""
         return tuple(pod.bound_mib for pod in self.pods)
 
     def fits(self, *pods: Pod) -> bool:

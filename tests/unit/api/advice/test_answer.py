@@ -18,7 +18,7 @@ from advisor.predict.profiles import Profile
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob, Option, Recommendation
 from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answers import answer, gpu_warnings, known_set, request_of, to_wire
+from advisor_advice.answers import gpu_warnings, known_set, request_of, to_wire
 from advisor_advice.conditions import NOTHING, Conditions
 from advisor_models.registry import MOST_PAIRS, OtherGpu
 
@@ -62,12 +62,12 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    assert said in answer(known(replace(MODEL, outside=outside)), ANY).warnings
+    assert said in known_set(known(replace(MODEL, outside=outside))).answer(ANY).warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = answer(known(MODEL, found), ANY).warnings
+    warnings = known_set(known(MODEL, found)).answer(ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -75,7 +75,7 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = answer(known(filled, lacking), ANY)
+    given = known_set(known(filled, lacking)).answer(ANY)
     assert [p.idle_power_w for p in given.decision.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
@@ -89,8 +89,8 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
         drifts=(DRIFT,),
         outdated={CARD: "checked long ago", "Other": "older"},
     )
-    usual = answer(known(model()), ANY)
-    given = answer(known(model(), conditions=conditions), ANY)
+    usual = known_set(known(model())).answer(ANY)
+    given = known_set(known(model(), conditions=conditions)).answer(ANY)
     option, before = (
         next(o for o in one.decision.options if o.name == "50/50") for one in (given, usual)
     )
