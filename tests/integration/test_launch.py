@@ -4,8 +4,12 @@ import json
 import os
 import signal
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import Advisor
+from ended_launches import ended_launch, launch_id
 from fanned_out import two_gpus
 from host import OTHER_UUID, UUID, FakeHost
 from launched import (
@@ -23,17 +27,16 @@ from reading import answer_of, some
 from advisor.formats.job_file import load_job
 from advisor.formats.rows import flat
 from advisor.formats.wire import read
-from advisor.launch.folder import LaunchFolder
+from advisor.launch.folder import OBSERVATIONS, LaunchFolder, list_folders
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor_data import open_store
-
-pytestmark = pytest.mark.slow
 
 STATUS_KEYS, JOB_KEYS = (
     {field.name for field in fields(kind)} for kind in (LaunchStatus, JobStatus)
 )
 
 
+@pytest.mark.slow
 def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     done = jobs.advisor("launch", "two", "one", "--split", "70/30", "--duration", "5", "--json")
     assert done.returncode == 0, done.stderr
@@ -67,6 +70,7 @@ def test_pair_runs_at_its_proven_split(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     secret = "postgresql://advisor:geheim@127.0.0.1/x"
     arguments = ("launch", "one", "two", "--split", "30/70:low", "--then", "one+one", "--dry-run")
@@ -89,6 +93,7 @@ def test_dry_run_starts_nothing_and_shows_what_would_be(jobs: FakeHost) -> None:
     assert jobs.control("get_server_list") == ""
 
 
+@pytest.mark.slow
 def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
     # Without the floor: whether the model expects 0.4 of each job is no matter here.
     last = launch(h200, "triad", "gemm", "--duration", "10", "--min-speed", "0")
@@ -110,6 +115,7 @@ def test_recommended_pair_is_launched_with_its_forecast(h200: FakeHost) -> None:
 TRIED = ("bert-infer", "albert-train-b2", "--min-speed", "0", "--try", "2", "--duration", "2")
 
 
+@pytest.mark.slow
 def test_ways_that_save_no_energy_are_both_tried_and_end_the_launch(h200: FakeHost) -> None:
     """The fake jobs are far slower than the recorded ones, so whatever they draw is too much."""
     for name in TRIED[:2]:
@@ -120,6 +126,7 @@ def test_ways_that_save_no_energy_are_both_tried_and_end_the_launch(h200: FakeHo
     assert "no way that was tried saves energy. tried for 10 s each: " in last["cause"]
 
 
+@pytest.mark.slow
 def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     for name in TRIED[:2]:
         h200.write_job(name, restartable=True)
@@ -133,6 +140,7 @@ def test_who_is_killed_in_a_trial_leaves_nobody(h200: FakeHost) -> None:
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 
+@pytest.mark.slow
 def test_jobs_start_again_at_the_split_that_is_offered_when_somebody_asks(h200: FakeHost) -> None:
     """The fake jobs are too slow for what they do to be believed, so the model speaks alone."""
     for name in TRIED[:2]:
@@ -159,6 +167,7 @@ def test_jobs_start_again_at_the_split_that_is_offered_when_somebody_asks(h200: 
     assert len(h200.answer("launches", "show", name)["observations"]) == 2
 
 
+@pytest.mark.slow
 def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
     name = detached(jobs, "one", "two", "--split", "50/50")
     status = json.loads(jobs.advisor("launches", "show", name, "--json").stdout)
@@ -174,6 +183,7 @@ def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
     assert jobs.advisor("launches", "stop", name).returncode == 0
 
 
+@pytest.mark.slow
 def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
     with jobs.start_advisor("launch", "one", "two", "--split", "50/50") as process:
         wait_for_line(process, " running ")
@@ -184,6 +194,7 @@ def test_interrupt_stops_both_and_waits(jobs: FakeHost) -> None:
     await_nobody(jobs)
 
 
+@pytest.mark.slow
 def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: FakeHost) -> None:
     pair = ("launch", "one", "two", "--split", "50/50")
     for options, message in (
@@ -199,6 +210,7 @@ def test_wishes_that_cannot_be_met_are_refused_before_anything_starts(jobs: Fake
 ON_TWO = ("ranks", "one", "two", "--gpu", "0,1")
 
 
+@pytest.mark.slow
 def test_a_job_of_two_gpus_runs_with_a_neighbour_on_each(jobs: FakeHost) -> None:
     """All are clients of one daemon, each sees its own GPUs, and power is that of both."""
     both = two_gpus(jobs)
@@ -220,6 +232,7 @@ def test_a_job_of_two_gpus_runs_with_a_neighbour_on_each(jobs: FakeHost) -> None
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=" in planned.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -241,3 +254,120 @@ def test_what_is_not_launched_of_two_gpus_yet(
     jobs.write_job("ranks", gpus=2)
     done = jobs.advisor("launch", *asked, **both)
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
+# `advisor launches clean`: what it says and removes.
+
+
+def test_keys_for_programs_stay(advisor: Advisor, tmp_path: Path) -> None:
+    ended_launch(tmp_path / "home", 1, 1000, output_bytes=2**20)
+    (ended_launch(tmp_path / "home", 2, 1000).path / OBSERVATIONS).write_text("{}\n")
+    for words in (("--dry-run",), ()):
+        done = advisor("launches", "clean", "--json", *words)
+        assert done.code == 0
+        found = answer_of(done.out)
+        assert (set(found), found["dry_run"]) == ({"dry_run", "removed", "kept"}, bool(words))
+        ((removed,), (kept,)) = found["removed"], found["kept"]
+        assert (removed["launch_id"], kept["launch_id"]) == (launch_id(1), launch_id(2))
+        assert removed["size_bytes"] >= 2**20
+    assert [folder.launch_id for folder in list_folders(tmp_path / "home/launches")] == [
+        launch_id(2)
+    ]
+
+
+def test_points_in_files_are_enough(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/points.db"
+    monkeypatch.setenv("ADVISOR_DATABASE_URL", url)
+    ended_launch(tmp_path / "home", 1, 1000)
+    assert "1 folder removed" in advisor("launches", "clean").out
+    with open_store(url, tmp_path / "home") as store:
+        assert [seen.launch_id for seen in store.observations()] == [launch_id(1)]
+
+
+# Jobs that join a launch that runs: real processes and a fake driver.
+
+
+@pytest.fixture
+def jobs(jobs: FakeHost) -> FakeHost:
+    jobs.write_job("third")
+    return jobs
+
+
+def joined(host: FakeHost, launch_id: str, *options: str, code: int = 0) -> dict[str, Any]:
+    done = host.advisor("launch", "--join", launch_id, *options, "--json")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def told(status: dict[str, Any]) -> list[tuple[str, float, str]]:
+    return [(job["job"], job["share_percent"], job["outcome"]) for job in status["jobs"]]
+
+
+def after(host: FakeHost, launch_id: str, seconds: float) -> dict[str, Any]:
+    return await_status(host, launch_id, lambda status: status["rest_s"] > seconds)
+
+
+@pytest.mark.slow
+def test_a_third_joins_two(jobs: FakeHost) -> None:
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    said = joined(jobs, launch_id, "third", "--share", "30")
+    assert (said["job"], said["code"], said["units_granted"]) == ("third", None, 38)
+    assert (said["memory_limit_mib"], said["share_percent"]) == (135_358, 30)
+    assert said["joined_at"]
+    status = after(jobs, launch_id, 4)
+    assert told(status) == [
+        ("one", 50, "running"),
+        ("two", 50, "running"),
+        ("third", 30, "running"),
+    ]
+    assert [bool(job["joined_at"]) for job in status["jobs"]] == [False, False, True]
+    assert all(job["steps"] > 0 and job["proven"] for job in status["jobs"])
+    last = stop(jobs, launch_id)
+    assert (last["state"], last["code"]) == ("stopped", None)
+    assert all(job["ended_at"] for job in last["jobs"])
+    listed = jobs.advisor("launches").stdout
+    assert f"third 30 % joined {said['joined_at'][11:17]}" in " ".join(listed.split())
+    await_nobody(jobs)
+
+
+@pytest.mark.slow
+def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
+    launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
+    lax = {"ADVISOR_MIN_SPEED": "0.01", "ADVISOR_MIN_GAIN": "0"}
+    done = h200.advisor(
+        "launch", "--join", launch_id, "triad", "--min-speed", "0.01", "--json", **lax
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["units_granted"] <= 66
+    refused = h200.advisor("launch", "--join", launch_id, "triad", "--min-speed", "1")
+    assert refused.returncode == 10, refused.stderr
+    assert "take it: --share" in refused.stderr
+    stop(h200, launch_id)
+    await_nobody(h200)
+
+
+@pytest.mark.slow
+def test_nobody_joins_what_is_over(jobs: FakeHost) -> None:
+    launch_id = detached(jobs, "one", "two", "--split", "50/50")
+    settled = "settled when a launch begins"
+    for options, words in (
+        (("one", "two"), "2 jobs cannot join"),
+        (("third", "--split", "30/70"), "those that run keep their shares"),
+        (("third", "--share", "30", "--dry-run"), "dry_run is not of a job that joins"),
+        (("third", "--share", "30", "--gpu", "1"), "on the GPU of the launch"),
+        (("third", "--share", "30", "--duration", "9"), settled),
+        (("third", "--share", "30", "--when-p99-breaks", "end-newest"), settled),
+        (("third", "--share", "30", "--hang-after", "120"), settled),
+        (("third", "--share", "30", "--when-one-ends", "stop"), settled),
+        (("third", "--share", "30", "--stop-on-wrong-results"), settled),
+        (("third", "--share", "30", "--min-speed", "0.5"), "given or recommended, not both"),
+    ):
+        done = jobs.advisor("launch", "--join", launch_id, *options)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    stop(jobs, launch_id)
+    done = jobs.advisor("launch", "--join", launch_id, "third", "--share", "30")
+    assert (done.returncode, "it is stopped" in done.stderr) == (2, True), done.stderr
+    assert await_end(jobs, launch_id)["state"] == "stopped"
+    await_nobody(jobs)

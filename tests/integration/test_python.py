@@ -3,10 +3,12 @@
 import inspect
 import json
 import math
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +25,8 @@ from advisor_cli import recommend as recommend_command
 from advisor_cli import recommend as replicas_command
 from advisor_cli.measure import profile as profile_command
 from advisor_cli.measure import profile_here
+from advisor_data.bundled import bundled_solo_points
+from advisor_node.slurm.site import parse_comment
 
 pytestmark = pytest.mark.usefixtures("advisor")
 
@@ -163,3 +167,49 @@ def test_help_is_there_where_an_extra_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     needs = f"PriorRegressor needs sklearn, which is not installed: {install('train')}"
     assert all(part in done.stdout for part in (needs, "Most power of the GPU, W."))
+
+
+# The examples run, and say what they are there for; a figure of theirs is no promise.
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("two_servers", ["share uncapped", "start them: advisor launch bert-serve-30"]),
+        ("server_and_training", ["energy_saved", "share"]),
+        ("seven_trainings", ["share 13/13/13/13/13/13/13", "copies"]),
+        ("frontier", ["points of", "share 100/23"]),
+    ],
+)
+def test_an_example_runs(
+    name: str, said: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of columns, options and answers that have changed break them first."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    told = capsys.readouterr().out
+    for part in said:
+        assert part in told
+
+
+def test_the_page_begins_with_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec((ROOT / "docs/python.md").read_text().partition("```python\n")[2].partition("```")[0], {})
+    assert "share 50/26" in capsys.readouterr().out
+
+
+def test_the_batch_script_names_a_recorded_job() -> None:
+    """A comment that the matcher does not take would leave the job alone on its GPU, silently."""
+    script = EXAMPLES / "slurm.sh"
+    (comment,) = (
+        line.partition("--comment=")[2]
+        for line in script.read_text().splitlines()
+        if line.startswith("#SBATCH --comment=")
+    )
+    named = parse_comment(comment)
+    assert named is not None
+    assert named.job in {point.job for point in bundled_solo_points()}
+    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0

@@ -2,16 +2,19 @@
 
 import dataclasses
 import math
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
 from made_up_profiles import profile
-from made_up_rows import solo_points
+from made_up_rows import as_held_out, solo_points, training_set
 from simple_pairs import pair, solo
 
-from advisor.core.gpu import Split
+from advisor import load_dataset
+from advisor.core.gpu import EQUAL, Split
 from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import OBSERVED_SOURCE
 from advisor.errors import InputError
@@ -35,6 +38,15 @@ from advisor.predict.profiles import (
     make_profiles,
     with_active_idle,
 )
+from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
+from advisor_data.files import read_points
+from advisor_training.learners import (
+    POWER_LEARNER,
+    Fitted,
+    Predicted,
+    as_predicted,
+    leave_one_job_out,
+)
 from advisor_training.rows import (
     OBSERVED_WEIGHT,
     SOME,
@@ -50,6 +62,7 @@ from advisor_training.rows import (
     make_pairs,
     make_rows,
 )
+from advisor_training.scoring import head_errors, speed_errors
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)
@@ -262,3 +275,102 @@ def test_a_job_that_leaves_the_gpu_idle_is_launch_bound(
 ) -> None:
     columns = {"sm_active_percent": [99.0 - active_percent, active_percent]}
     assert is_launch_bound(profile("a", shares=(10, 100), flags=flags, columns=columns)) == bound
+
+
+# Points as data frames.
+
+
+def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
+    """One row for each point with flat columns; what comes out of a frame is read again."""
+    frame = load_dataset(relative=False)
+    assert len(frame) == len(bundled_pair_points())
+    assert {"job_1", "job_2", "share_1_percent", "rate_2", "power_w"} <= set(frame.columns)
+    assert frame.loc[0, "job_1"] == bundled_pair_points()[0].parts[0].job
+    frame.head(50).to_parquet(tmp_path / "p.parquet")
+    assert read_points(tmp_path / "p.parquet") == bundled_pair_points()[:50]
+    assert len(load_dataset("solo")) == len(bundled_solo_points())
+    assert len(load_dataset(tmp_path / "p.parquet")) == 50
+    with pytest.raises(InputError, match=r"no data set paris. pairs, sets, solo, references"):
+        load_dataset("paris")
+
+
+def test_speeds_are_those_that_training_learns() -> None:
+    """Of another reference, or one of another run, analyses and model would not agree."""
+    points = bundled_pair_points(["bert-infer", "fft"])
+    pairs, _ = make_pairs(points, [*bundled_reference_points(), *bundled_solo_points()])
+    (pair,) = (each for each in pairs if each.jobs == ("bert-infer", "fft"))
+    frame = load_dataset()
+    for measurement in pair.measurements:
+        ours = frame[
+            (frame["job_1"] == "bert-infer")
+            & (frame["job_2"] == "fft")
+            & (frame["run"] == measurement.run)
+            & (frame["gpu_uuid"] == measurement.gpu_uuid)
+            & (frame["share_1_percent"] == 50)
+            & (frame["share_2_percent"] == 50)
+        ]
+        expected = [measurement.nine[EQUAL].speeds, (measurement.nine[EQUAL].energy_saved,)]
+        for columns, each in zip((["speed_1", "speed_2"], ["energy_saved"]), expected, strict=True):
+            np.testing.assert_allclose(ours[columns].median(), each, rtol=1e-9)
+
+
+def test_a_set_has_a_speed_for_each_job() -> None:
+    frame = load_dataset("sets")
+    seven = frame[frame["job_7"].notna()].iloc[0]
+    assert 0 < seven["speed_7"] < 1.2
+    assert seven["energy_saved"] > 0
+
+
+def test_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        load_dataset()
+
+
+# Predictions of rows that the learner was not fitted to, and how they are scored.
+
+
+ROWS = training_set().rows
+
+
+def knowing(rows: Rows) -> Fitted:
+    """A learner that knows what was measured, and tells how many rows it was fitted to."""
+
+    def predict(asked: Rows) -> Predicted:
+        speeds = np.column_stack([asked.speed_a, asked.speed_b])
+        return as_predicted(speeds, asked.power_w + len(rows))
+
+    return predict
+
+
+def test_no_row_of_the_job_is_learned_from() -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def tell(job: str, done: int, total: int) -> None:
+        told.append((job, done, total))
+
+    held_out = leave_one_job_out(ROWS, knowing, progress=tell)
+    assert told == [(job, number, 5) for number, job in enumerate(ROWS.jobs, 1)]
+    for job in ROWS.jobs:
+        tests = held_out.left_out == job
+        np.testing.assert_array_equal(held_out.row[tests], np.flatnonzero(ROWS.of(job)))
+        others = held_out.power_w[tests] - ROWS.power_w[held_out.row[tests]]
+        np.testing.assert_allclose(others, np.count_nonzero(~ROWS.of(job)))
+
+
+def test_a_job_of_every_row_cannot_be_left_out() -> None:
+    only = ROWS.take((ROWS.job_a == "climber") & (ROWS.job_b == "hog"))
+    with pytest.raises(InputError, match="climber cannot be left out"):
+        leave_one_job_out(only, knowing)
+
+
+def test_errors_are_relative_and_of_one_kind_of_split() -> None:
+    factor, n = np.where(ROWS.share_a == 50, 1.5, 1.0), len(ROWS)
+    speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
+    found = as_held_out(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
+    errors, count = speed_errors(ROWS, found), np.count_nonzero(ROWS.kind == "nine")
+    assert dict(zip(*np.unique(errors.round(9), return_counts=True), strict=True)) == {
+        0: 2 * count - 30, 0.5: 30
+    }  # fmt: skip
+    assert speed_errors(ROWS, found, "uncapped").max() == 0
+    assert head_errors(ROWS, found, POWER_LEARNER).max() == 0
