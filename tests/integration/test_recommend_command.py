@@ -5,12 +5,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from recommending import as_json, error, recommend
+from reading import answer_of
 from typer.testing import CliRunner
 
-from advisor.errors import InputError, NoSplitError
+from advisor.errors import AdvisorError, InputError, NoSplitError
 from advisor_cli.app import app
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
@@ -154,3 +155,25 @@ def test_a_job_of_two_gpus_gets_a_neighbour_on_each(tmp_path: Path) -> None:
         )
     done = CliRunner().invoke(app, ["place", "ranks", "triad:2", "--gpus", "3", *given])
     assert "ranks holds 2 GPUs, which is not possible here yet" in str(done.exception)
+
+
+# `advisor recommend` as a person and a program call it.
+
+
+def recommend(*options: str) -> str:
+    """What the command prints."""
+    done = CliRunner().invoke(app, ["recommend", *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def as_json(*options: str) -> dict[str, Any]:
+    """What the command answers to a program."""
+    return answer_of(recommend(*options, "--json"))
+
+
+def error(kind: type[AdvisorError], *options: str) -> str:
+    """What the command says when it fails so."""
+    done = CliRunner().invoke(app, ["recommend", *options])
+    assert isinstance(done.exception, kind), done.output
+    return str(done.exception)
