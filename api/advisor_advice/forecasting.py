@@ -62,8 +62,7 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    known = known_set(read_known(profile_set, settings, launch.gpu_uuid))
-    given = known.answer(criteria)
+    given = known_set(read_known(profile_set, settings, launch.gpu_uuid)).answer(criteria)
     ways = ways_to_try(given.decision, launch.request.tries)
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)

@@ -140,8 +140,7 @@ def plain_table(
     """A table without lines; columns of numbers are right-aligned, those of `whole` never wrap."""
     table, cells = Table(box=None, pad_edge=False, header_style="bold"), [[*row] for row in rows]
     for place, name in enumerate(headings):
-        numbers = all(_NUMBER.match(str(row[place])) for row in cells)
-        justify = "right" if numbers else "left"
+        justify = "right" if all(_NUMBER.match(str(row[place])) for row in cells) else "left"
         table.add_column(Text(name), justify=justify, no_wrap=name in whole, overflow="fold")
     for row in cells:
         # The name of a folder may have lines, of which one could pass for another row.

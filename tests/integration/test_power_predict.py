@@ -148,8 +148,7 @@ def test_expected_power_of_operands(modelled: Advisor) -> None:
 @pytest.fixture(scope="module")
 def tensors(with_input_model: Path) -> Path:
     """Three matrices of bf16, one of them small, and one of a type that no product computes in."""
-    random = np.random.default_rng(0)
-    bits = random.integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)
+    bits = np.random.default_rng(0).integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)
     tensors: dict[str, Any] = {
         "[red]dense": bits.view(ml_dtypes.bfloat16),
         "zeros": np.zeros((1024, 1024), ml_dtypes.bfloat16),

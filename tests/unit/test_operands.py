@@ -454,8 +454,7 @@ def test_float32_is_counted_as_by_hand(x: list[int], y: list[int]) -> None:
     """All lines are the same, so that the sample does not matter."""
     k = min(len(x), len(y))
     a = np.tile(np.array(x[:k], np.float32), (4, 1))
-    b = np.tile(np.array(y[:k], np.float32), (4, 1)).T
-    found = fingerprint(a, b, "fp32")
+    found = fingerprint(a, np.tile(np.array(y[:k], np.float32), (4, 1)).T, "fp32")
     words = [_word(value) for value in x[:k]]
     assert found.a.weight == pytest.approx(sum(map(int.bit_count, words)) / 32 / k)
     assert (found.a.along, found.a.across) == (pytest.approx(_switching(words) / 32), 0)

@@ -269,8 +269,7 @@ def _of_whole_address(url: bytes) -> tuple[bytes, bytes]:
         raise ValueError(url)
     bare = b"[%s]" % parts.host if b":" in parts.host else parts.host
     host = b"%s:%d" % (bare, parts.port) if parts.port else bare
-    query = b"?" + parts.query if parts.query else b""
-    return (parts.path or b"/") + query, host
+    return (parts.path or b"/") + (b"?" + parts.query if parts.query else b""), host
 
 
 BACKLOG = 2048

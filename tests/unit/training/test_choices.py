@@ -376,8 +376,7 @@ A = profile("training", columns={"sm_active_percent": [90.0] * 10})
 def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
     """Speeds as measured, and that much too high in all pairs with one of two jobs."""
     row = np.arange(len(rows))
-    far = np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs)
-    by = np.where(far, factor, 1.0)
+    by = np.where(np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs), factor, 1.0)
     speeds = rows.speed_a * by, rows.speed_b * by
     return as_held_out(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
 
@@ -570,8 +569,7 @@ def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> 
     strange = dataclasses.replace(evaluation, basis=named)
     page, *_ = write_evaluation(strange, tmp_path / "a")
     text = page.read_text()
-    outside = re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)', text)
-    assert outside == []
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)', text) == []
     identities = re.findall(r'\bid="([^"]*)"', text)
     assert len(identities) == len(set(identities))
     assert "<script>" not in text
@@ -640,8 +638,7 @@ def test_a_starved_job_has_a_logarithm() -> None:
 def test_learners_learn(name: str) -> None:
     measured = np.concatenate([ROWS.speed_a, ROWS.speed_b, ROWS.power_w])
     learned = np.abs(values(LEARNERS[name](ROWS)(ROWS)) / measured - 1).mean()
-    without = np.abs(values(physical(ROWS)(ROWS)) / measured - 1).mean()
-    assert learned < 0.5 * without
+    assert learned < 0.5 * np.abs(values(physical(ROWS)(ROWS)) / measured - 1).mean()
 
 
 def test_a_server_is_learned_from_where_it_falls_short() -> None:

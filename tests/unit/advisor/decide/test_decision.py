@@ -429,8 +429,7 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     assert accepting(slow, two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
     broken = violations(slow.predictions, two, hot)[slow.place]
-    over = dataclasses.replace(slow, violations=broken)
-    assert accepting(over, two, hot) == ""
+    assert accepting(dataclasses.replace(slow, violations=broken), two, hot) == ""
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
     assert accepting(option, two, Request()) == ""

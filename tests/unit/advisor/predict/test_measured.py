@@ -411,8 +411,7 @@ def test_a_range_that_is_spread_can_be_taken_back(
 
 def test_observations_that_can_be_compared() -> None:
     """At the expected rates and below the limit; else something else than the card differs."""
-    profiles = (profile("a"), profile("b"))
-    (expected,) = Physics().predict(profiles, [EQUAL])
+    (expected,) = Physics().predict((profile("a"), profile("b")), [EQUAL])
     rates = [part.rate.value for part in expected.parts]
     power_w = expected.power_w.value
     assert observation_ratio(0.95 * power_w, rates, expected, 700.0) == pytest.approx(

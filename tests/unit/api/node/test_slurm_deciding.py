@@ -520,8 +520,7 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
 def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
     folder = job_folder(tmp_path)
     place = folder / name
-    real = place.rename(tmp_path / name)
-    place.symlink_to(real)
+    place.symlink_to(place.rename(tmp_path / name))
     assert read_job(folder) is None
     place.unlink()
     os.mkfifo(place)

@@ -90,8 +90,7 @@ def test_rows_are_in_the_order_of_shares_and_repeats() -> None:
 @given(st.lists(any_point, max_size=3))
 def test_any_points_can_be_shown(points: list[SoloPoint]) -> None:
     """Imported points may hold any number and any text, brackets too."""
-    console = Console(file=io.StringIO(), width=200)
-    console.print(table(points))
+    Console(file=io.StringIO(), width=200).print(table(points))
     assert f"{len(points)} points" in summary(points)
     assert len(problems(points)) >= len({flag for p in points for flag in p.flags})
 

@@ -648,8 +648,7 @@ def test_pair_says_how_the_gpu_was_shared(
 ) -> None:
     """Without limits under MPS and without MPS are two different things."""
     target = pair(JOB, Share(shares[0]), OTHER, Share(shares[1]))
-    conditions = dataclasses.replace(CONDITIONS, mode=mode)
-    point = to_point(taken(target, {}, {}), conditions)
+    point = to_point(taken(target, {}, {}), dataclasses.replace(CONDITIONS, mode=mode))
     assert isinstance(point, PairPoint)
     assert point.mode == expected
 
