@@ -273,8 +273,7 @@ def analysed_once(known: Path) -> Generator[None]:
     """
 
     def remembered(trace: Trace, name: str) -> _Found:
-        readings = trace.series.get(name)
-        if readings is None:
+        if (readings := trace.series.get(name)) is None:
             return power_channel(trace, name)
         seen = readings.times_s.tobytes() + readings.values.tobytes() + repr(trace.stages).encode()
         file = known / hashlib.sha256(name.encode() + seen).hexdigest()

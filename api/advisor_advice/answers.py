@@ -291,8 +291,7 @@ def _of_input(profile_set: ProfileSet) -> Iterator[str]:
 
 def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
-    gpu_model = profiles[0].gpu_model
-    if gpu_model not in manifest.gpu_models:
+    if (gpu_model := profiles[0].gpu_model) not in manifest.gpu_models:
         known = manifest.other_gpu
         jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
         yield (

@@ -350,8 +350,7 @@ class Conditions:
         self, profiles: Sequence[Profile], split: Split | None
     ) -> MeasuredTogether | None:
         """What was measured of these jobs together, and how often at a split; None: nothing."""
-        windows = windows_of(profiles, self._windows(profiles))
-        if not windows:
+        if not (windows := windows_of(profiles, self._windows(profiles))):
             return None
         launches, bundled = sum(w.is_launch for w in windows), sum(w.is_bundled for w in windows)
         return MeasuredTogether(
@@ -472,8 +471,7 @@ def experience_of(
     """
     # The newest ones: so many take about a second.
     page = store.observation_page(None, Span(limit=2000)).records if store else ()
-    seen = tuple(undisputed([*newest, *page]))
-    if not seen:
+    if not (seen := tuple(undisputed([*newest, *page]))):
         return Experience()
     profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
     all_ = expected_of(seen, profiles, predictor, checked)

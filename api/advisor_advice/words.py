@@ -149,8 +149,7 @@ def _seats_of_two(r: Decision, way: RatedSplit) -> str:
     jobs = [profile.job for profile in r.profiles]
     seats = list(zip(jobs, way.prediction.split.shares, strict=True))
     vendor = vendor_of(r.profiles[0].gpu_model)
-    total = next((p.units_total for p in r.profiles if p.units_total), None)
-    if total is None:
+    if (total := next((p.units_total for p in r.profiles if p.units_total), None)) is None:
         return ", ".join(f"{job} {share:g} %" for job, share in seats)
     units = ", ".join(f"{job} {units_for_share(share, total, vendor)}" for job, share in seats)
     return f"{units} of {total} {UNIT_NAMES[vendor]}"
@@ -327,8 +326,7 @@ def _fault(r: Decision) -> str:
 
 def _isolated(r: Decision) -> str:
     """The way that keeps faults apart, and what it costs."""
-    turns = next((o for o in r.options if o.sharing == "time-sliced"), None)
-    if turns is None:
+    if (turns := next((o for o in r.options if o.sharing == "time-sliced"), None)) is None:
         return _SEPARATE
     if turns.violations:
         return f"{_SEPARATE}; taking turns would break a limit"

@@ -99,8 +99,7 @@ class _Jobs:
         defined = self.launchable()
         others = {row.job for row in bundled.profile_rows()}.union(defined)
         stored = self._store.profile_names(after, limit)
-        names = sorted({*stored, *(name for name in others if name > after)})[:limit]
-        if not names:
+        if not (names := sorted({*stored, *(name for name in others if name > after)})[:limit]):
             return ()
         first, last = names[0], names[-1]
         return job_rows(
@@ -359,8 +358,7 @@ class _JobsReader:
             StoreError: the store cannot be read.
         """
         key = found.a.gpu_model, gpu_uuid
-        conditions = kept.conditions.get(key)
-        if conditions is None:
+        if (conditions := kept.conditions.get(key)) is None:
             store = self._store if gpu_uuid else None
             conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
             kept.conditions[key] = conditions

@@ -52,8 +52,7 @@ def statuses(
     while True:
         # Asked first: it may begin and end between the two.
         gone = supervisor is not None and supervisor.poll() is not None
-        status = folder.read_status()
-        if status != seen:
+        if (status := folder.read_status()) != seen:
             yield status
         if status.over:
             return
@@ -221,8 +220,7 @@ def _memory(job: JobStatus) -> str:
 
 def _predicted_saved(status: LaunchStatus) -> float | None:
     """Of those that began together, as long as nobody has joined."""
-    forecast = status.forecast
-    if forecast is None or any(job.joined_at for job in status.jobs):
+    if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
         return None
     return forecast.energy_saved and forecast.energy_saved.value
 

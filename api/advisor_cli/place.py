@@ -75,8 +75,7 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
             lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
         stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
         places = [(place, text) for place, text in stripped if text]
-    entries = [_entry(place, text) for place, text in places]
-    if not entries:
+    if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
     if sum(count for _, count, _ in entries) > MAX_JOBS:
         raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
@@ -209,8 +208,7 @@ def place(
     Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 5
     """
     settings, asked = read_settings(), fleet.request()
-    also = _more_gpus(fleet.also or (), fleet.gpu_model)
-    if also and asked.is_queue:
+    if (also := _more_gpus(fleet.also or (), fleet.gpu_model)) and asked.is_queue:
         raise InputError("a queue is on GPUs of one model", fix="leave out --also, or the work")
     found = place_jobs(asked, settings, also, fleet.profiles)
     if fleet.gpu_uuid is not None and found.card is None:

@@ -199,8 +199,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
 
 def _curves(r: Decision) -> Iterator[Curve]:
     """The objective of every split, next to no limit and one after the other."""
-    splits = [o for o in r.options if o.sharing == "limited" and not o.split.below_normal]
-    if splits:
+    if splits := [o for o in r.options if o.sharing == "limited" and not o.split.below_normal]:
         shares = [o.prediction.split.shares[0] for o in splits]
         yield shares, [_shown(o, r.request.objective) for o in splits], {"label": "splits"}
     for option in (o for o in r.options if o not in splits):

@@ -392,8 +392,7 @@ def reference_of(points: Iterable[SoloPoint]) -> Reference:
     counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
     # What was seen on any host goes behind a profile, as elsewhere.
     good = [point for point in counted if SEEN not in point.flags] or counted
-    whole = [point for point in good if point.share_percent == WHOLE]
-    if not whole:
+    if not (whole := [point for point in good if point.share_percent == WHOLE]):
         return Reference()
     return Reference(
         rate=_median(point.rate for point in whole),

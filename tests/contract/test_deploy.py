@@ -464,8 +464,7 @@ def container() -> Any:
 
 
 def systemd_analyze(*words: str | Path) -> str:
-    program = shutil.which("systemd-analyze")
-    if program is None:
+    if (program := shutil.which("systemd-analyze")) is None:
         pytest.skip("needs systemd-analyze (Debian package systemd)")
     done = subprocess.run(
         [program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False

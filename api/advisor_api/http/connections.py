@@ -58,8 +58,7 @@ class Connections:
         self._open += 1
         if self._open > self._most:
             self._metrics.refused_connections.inc()
-            waiting = [next(iter(q.items())) for q in (self.new, self.kept) if q]
-            if not waiting:
+            if not (waiting := [next(iter(q.items())) for q in (self.new, self.kept) if q]):
                 return False
             self._end(min(waiting, key=lambda pair: pair[1])[0])
         self.new[connection] = time.monotonic()

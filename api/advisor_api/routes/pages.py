@@ -89,8 +89,7 @@ _FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
 
 
 def _answer(request: Request) -> Response:
-    file = _FILES[request.app.state.replayed].get(request.url.path)
-    if file is None:
+    if (file := _FILES[request.app.state.replayed].get(request.url.path)) is None:
         raise HTTPException(404)
     return _sent(request, file)
 

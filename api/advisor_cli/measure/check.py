@@ -183,8 +183,7 @@ def _kept(
     console: Console,
 ) -> CheckedCounts | None:
     """What an earlier check found and still holds."""
-    kept = check_for(gpu.model, CHECKS.read(settings.home))
-    if kept is None:
+    if (kept := check_for(gpu.model, CHECKS.read(settings.home))) is None:
         return None
     if not continues(kept, gpu, libraries):
         changed = kept.differs_from(gpu.driver or "", libraries) or f"on card {kept.gpu_uuid}"

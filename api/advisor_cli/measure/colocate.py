@@ -185,8 +185,7 @@ class _ColocateWhere:
         Raises:
             InputError: there is none.
         """
-        gpus = [word.strip() for word in self.gpu.split(",") if word.strip()]
-        if not gpus:
+        if not (gpus := [word.strip() for word in self.gpu.split(",") if word.strip()]):
             raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
         return gpus
 

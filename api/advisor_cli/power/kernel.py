@@ -270,8 +270,7 @@ def _ssp_line(power: KernelReport, before: str) -> str:
 
 
 def _difference_line(power: KernelReport) -> str:
-    found = power.difference
-    if found is None:
+    if (found := power.difference) is None:
         return f"counter     {power.no_difference}"
     each = f"counter     executions {found.first}-{found.last}: {_joules(found.counter)} each"
     if found.curve_j is None or found.differ is None:

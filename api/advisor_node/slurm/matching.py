@@ -502,8 +502,7 @@ class _Matching:
         """
         if job.named is None or job.named.job != AUTO:
             return job
-        number = job.key.partition("_")[0]
-        if number not in self._names:
+        if (number := job.key.partition("_")[0]) not in self._names:
             self._names[number] = None
             try:
                 script = self._ask("scontrol", "write", "batch_script", number, "-")
@@ -518,8 +517,7 @@ class _Matching:
         return replace(job, named=replace(job.named, job=name) if name else None)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
-        found = next(book_faults(self._ask), "ok")
-        if found != self._books:
+        if (found := next(book_faults(self._ask), "ok")) != self._books:
             LOG.log(
                 logging.INFO if found == "ok" else logging.WARNING,
                 "the books: %s",

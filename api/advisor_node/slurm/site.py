@@ -345,8 +345,7 @@ def book_faults(ask: SlurmCommand) -> Iterator[str]:
     Raises:
         SourceError: Slurm does not answer.
     """
-    config = _settings_of(ask("scontrol", "show", "config"))
-    if not config:
+    if not (config := _settings_of(ask("scontrol", "show", "config"))):
         raise SourceError("`scontrol show config` says nothing")
     if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
         return  # there are no books

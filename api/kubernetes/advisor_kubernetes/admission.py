@@ -124,16 +124,14 @@ def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
 
 
 def _label(pod: Object) -> Iterator[Object]:
-    labels = part(pod, "metadata", "labels")
-    if not labels:
+    if not (labels := part(pod, "metadata", "labels")):
         yield _add("/metadata/labels", {names.MANAGED: "true"})
     elif labels.get(names.MANAGED) != "true":
         yield _add(f"/metadata/labels/{_escaped(names.MANAGED)}", "true")
 
 
 def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Iterator[Object]:
-    missing = [item for item in wanted if item not in there]
-    if missing and not there:
+    if (missing := [item for item in wanted if item not in there]) and not there:
         yield _add(path, missing)
         return
     yield from (_add(f"{path}/-", item) for item in missing)
@@ -163,8 +161,7 @@ def booked_percent(container: Object) -> int:
     Raises:
         InputError: it says something that is no whole percentage.
     """
-    told = part(container, "resources", "limits").get(names.SHARE_RESOURCE)
-    if told is None:
+    if (told := part(container, "resources", "limits").get(names.SHARE_RESOURCE)) is None:
         return names.BOOKED_PERCENT
     if not _PERCENT.fullmatch(str(told)):
         raise InputError(
@@ -668,8 +665,7 @@ def _created(
             f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
             fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
         )
-    asked = read_wishes(annotations)
-    if asked is None:
+    if (asked := read_wishes(annotations)) is None:
         _check_unmanaged(pod)
         return [], ""
     place, container = container_of(pod, asked)

@@ -57,8 +57,7 @@ def part(parent: Mapping[str, Any], *keys: str) -> Object:
     """
     found: object = parent
     for key in keys:
-        found = _object(found, key).get(key)
-        if found is None:
+        if (found := _object(found, key).get(key)) is None:
             return {}
     return _object(found, keys[-1] if keys else "the whole")
 

@@ -268,8 +268,7 @@ class Pod:
 
         It counts as if it had been alone: so at least so much is left of it.
         """
-        expected_s = self.asked.expected_s
-        if expected_s and self.started_s is not None:
+        if (expected_s := self.asked.expected_s) and self.started_s is not None:
             expected_s = max(0.0, expected_s - (now_s - self.started_s))
         return self._wanted(expected_s)
 
@@ -320,8 +319,7 @@ def read_pod(item: Object) -> Pod:
     """
     metadata, spec = part(item, "metadata"), part(item, "spec")
     annotations: Mapping[str, str] = part(metadata, "annotations")
-    asked = read_wishes(annotations)
-    if asked is None:
+    if (asked := read_wishes(annotations)) is None:
         raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
     _, container = container_of(item, _sure(asked, item))
     namespace = word(metadata, "namespace")
@@ -977,8 +975,7 @@ class _Tenant:
             of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"
             why = f"the quota of the namespace is for {of}, and its pods hold as many"
             return Stay(pod=pod, why=why, held_up=late)
-        places = self.cards.free_for(pod)
-        if not places:
+        if not (places := self.cards.free_for(pod)):
             return Stay(pod=pod, why=_no_gpu(pod, self.round.nodes, late), held_up=late)
         refusals = self.refusals.get(pod.kind, [])
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)

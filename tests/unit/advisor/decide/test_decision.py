@@ -191,8 +191,7 @@ def test_a_stricter_limit_never_gives_a_better_answer(
 def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     question: Asked, request: Request
 ) -> None:
-    found = answered(question, request)
-    if found is None:
+    if (found := answered(question, request)) is None:
         return
     *shared, apart = found.options
     kept = [option for option in shared if not option.violations]

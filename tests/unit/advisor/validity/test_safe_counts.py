@@ -139,8 +139,7 @@ def test_pairs_are_allowed_fit_and_are_the_nearest(
     wanted, total, a, b = case
     pairs = [(x, y) for x in grantable(total) for y in grantable(total) if x + y <= total]
     possible = [(x, y) for x, y in pairs if x not in a.unsafe and y not in b.unsafe]
-    found = safe_counts(wanted, total, [a, b], mirrored=mirrored)
-    if found is None:
+    if (found := safe_counts(wanted, total, [a, b], mirrored=mirrored)) is None:
         assert not possible
         return
     assert found in possible

@@ -75,8 +75,7 @@ def test_help_lists_all_commands_without_loading_them(
 
 def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
     """The words that call each command that is no group."""
-    parts = getattr(command, "commands", {})
-    if not parts:
+    if not (parts := getattr(command, "commands", {})):
         yield [*words]
     for name, part in parts.items():
         yield from _leaves(part, *words, name)

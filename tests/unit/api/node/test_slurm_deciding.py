@@ -193,8 +193,7 @@ def look(jobs: list[SlurmTask], **more: Any) -> list[SlurmTask]:
         held.update(job.cards)
     found: list[SlurmTask] = []
     for job in jobs:
-        change = changes.get(job.key)
-        if change is None:
+        if (change := changes.get(job.key)) is None:
             found.append(job)
             continue
         told = replace(job, named=change.named, counted=change.counted)

@@ -488,8 +488,7 @@ def test_a_shape_is_answered_where_no_side_is_over_four_times_off(
 ) -> None:
     """Whichever side it is, up or down."""
     known = known_of([measured(132, 1725, 470)])
-    near = all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True))
-    if near:
+    if all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True)):
         assert known.product("bf16", shape, {})[0].shape == shape
     else:
         with pytest.raises(InputError, match="is unlike all that were measured in bf16"):
