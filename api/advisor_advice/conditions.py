@@ -157,19 +157,21 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
         )
         values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
         power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
-        for job, quantity, observed, interval in dict.fromkeys((*values, *power)):
-            if observed:
-                yield Compared(
-                    job=job,
-                    gpu_model=seen.gpu_model,
-                    gpu_uuid=seen.gpu_uuid,
-                    quantity="rate" if quantity == "rate" else "power",
-                    setting=setting,
-                    observed=observed,
-                    expected=interval,
-                    at=seen.started_at,
-                    software=_software_of(seen),
-                )
+        yield from (
+            Compared(
+                job=job,
+                gpu_model=seen.gpu_model,
+                gpu_uuid=seen.gpu_uuid,
+                quantity="rate" if quantity == "rate" else "power",
+                setting=setting,
+                observed=observed,
+                expected=interval,
+                at=seen.started_at,
+                software=_software_of(seen),
+            )
+            for job, quantity, observed, interval in dict.fromkeys((*values, *power))
+            if observed
+        )
 
 
 def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:

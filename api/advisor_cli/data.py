@@ -168,7 +168,6 @@ def restore(
 
 
 def _of_what(points: Sequence[Record]) -> str:
-    """How many points of whom."""
     names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.jobs) for p in points}
     some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
     models = listed(sorted({point.gpu_model for point in points}))

@@ -291,7 +291,6 @@ def _queue_headline(found: Placement, queue: Queue) -> str:
 
 
 def _one_window(found: Placement) -> list[str]:
-    """Jobs that were measured in one window on the whole GPU."""
     jobs = (job for one in found.sets for job in one.jobs if job.one_window)
     return sorted({job.job for job in jobs})
 

@@ -174,7 +174,6 @@ def _less(saved: Interval | None) -> str:
 
 
 def _show(given: ModelAdvice, details: Collection[str]) -> None:
-    """Print the first lines, and the wanted details: `how`, `why`, `notes` and `all`."""
     console, r = print_screen(first_lines(given)), given.decision
     if is_pair := len(r.profiles) == ADVISED_JOBS:
         notes: Iterable[str] = _pair_notes(given)
@@ -316,7 +315,6 @@ def _number(value: float) -> str:
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
-    """A heading, and a line for each way."""
     found, apart = same_work(r, choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)

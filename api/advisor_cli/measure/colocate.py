@@ -465,7 +465,6 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
 
 
 def _total(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The answers of several GPUs as one."""
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
         total[key] = sum(answer[key] for answer in answers)

@@ -57,7 +57,6 @@ def _show_job(found: ComponentsOfJob) -> None:
 
 
 def _show_pair(found: ComponentsOfPair) -> None:
-    """Two jobs at each split, and who lowers the clock where it falls most."""
     a, b = found.jobs
     say(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
     say(_legend(found.weights))

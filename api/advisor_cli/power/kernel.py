@@ -337,7 +337,6 @@ class _AskedOperation:
 
     @property
     def together(self) -> bool:
-        """Whether it is one over two GPUs."""
         return self.name in ("all-gather", "all-reduce")
 
     def recorded_name(self) -> str:
@@ -350,7 +349,6 @@ class _AskedOperation:
         return self.call or operation_name(self.name, sizes, self.dtype, rotate=self.rotate)
 
     def options(self) -> tuple[str, ...]:
-        """As the workload takes it."""
         sizes = ("--m", str(self.m), "--n", str(self.n), "--k", str(self.k))
         if self.together:
             sizes = ("--bytes", self.size)

@@ -313,17 +313,18 @@ class QueueRound:
         if not first.pending:
             yield from self._joins(meeting, answer)
             later = later[1:]
-        for job in later:
-            if self.now_s - self._came_s(job) < HOLD_S and (
-                job.eligible_s - self.now_s < self.wait_s / 2
-            ):
-                yield Change(
-                    job=job,
-                    named=named(job),
-                    counted=WHOLE,
-                    starts_in_s=int(self.wait_s),
-                    why=f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU",
-                )
+        yield from (
+            Change(
+                job=job,
+                named=named(job),
+                counted=WHOLE,
+                starts_in_s=int(self.wait_s),
+                why=f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU",
+            )
+            for job in later
+            if self.now_s - self._came_s(job) < HOLD_S
+            and (job.eligible_s - self.now_s < self.wait_s / 2)
+        )
 
     # What is told
 
