@@ -109,7 +109,7 @@ is ended as well."""
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
     *("results", "offered_rate", "max_p99_ms", "host_memory_mib", "max_tasks", "input_fingerprint"),
-    "restartable",
+    *("restartable", "kernels_per_unit"),
 )
 
 
@@ -201,6 +201,8 @@ class Job:
             its checkpoint at another split.
         gpus: How many GPUs the job holds: its command is started once, sees all of them and makes
             its ranks itself.
+        kernels_per_unit: GPU kernels of a unit of its progress, counted by a profiler of CUDA
+            (CUPTI); a profile keeps them where the probe of short kernels cannot run.
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
             None: no data are declared, or nobody has worked it out.
     """
@@ -220,6 +222,7 @@ class Job:
     max_tasks: int | None = None
     restartable: bool = False
     gpus: int = 1
+    kernels_per_unit: float | None = None
     input: InputData = InputData()
     input_fingerprint: str | None = None
     description: str = ""

@@ -137,11 +137,11 @@ class SoloPoint(Measured):
     latency_p50_ms: float | None = _reading("median time to answer a request", "ms")
     latency_p99_ms: float | None = _reading("99th percentile of the time to answer a request", "ms")
     kernels_per_unit: float | None = _reading(
-        "GPU kernels of one step, counted beside a probe",
+        "GPU kernels of one step, counted beside a probe, or else as its job file says",
         "1/rate_unit",
     )
     kernels_per_unit_stderr: float | None = _reading(
-        "standard error of kernels_per_unit", "1/rate_unit"
+        "standard error of kernels_per_unit; empty: the job file's", "1/rate_unit"
     )
     kernel_hold_s: float | None = _reading(
         "how long a kernel keeps those of other processes off the GPU", "s"

@@ -371,5 +371,6 @@ _JOB: Mapping[str, read.FieldReader] = {
     "max_tasks": read.count,
     "restartable": read.flag,
     "gpus": _gpus,
+    "kernels_per_unit": read.number(0, above=True),
     "input": lambda field: InputData(**read.record(field, _INPUT)),
 }

@@ -122,17 +122,18 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     )
 
 
-def probed_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
-    """Medians of the points on the whole GPU that a probe ran beside; None: beside none."""
+def counted_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
+    """Medians of the points on the whole GPU that have kernels; None: none has."""
     whole = [point for point in points if point.share_percent == WHOLE]
     if all(point.kernels_per_unit is None for point in whole):
         return None
+    is_probed = any(point.kernels_per_unit_stderr is not None for point in whole)
     return Kernels(
         per_unit=_middle([point.kernels_per_unit for point in whole]),
         per_unit_stderr=_middle([point.kernels_per_unit_stderr for point in whole]),
         hold_s=_middle([point.kernel_hold_s for point in whole]),
         hold_stderr_s=_middle([point.kernel_hold_stderr_s for point in whole]),
-        source="probe",
+        source="probe" if is_probed else "counted",
     )
 
 
@@ -310,7 +311,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         gpu_uuids=frozenset(point.gpu_uuid for point in usable),
         in_bursts=sum(in_bursts) > len(in_bursts) / 2,
         busy=_middle([p.gpu_busy_percent for p in by_share[-1]]) / WHOLE,
-        kernels=probed_kernels(usable),
+        kernels=counted_kernels(usable),
         gpus=newest.gpus or 1,
     )
 

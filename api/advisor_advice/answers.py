@@ -558,8 +558,12 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
             f"kernels of {', '.join(guessed)} were not counted, and are guessed from the CPU time "
             "of the job, so speeds beside jobs that fill the GPU are less certain"
         )
-    if fitted := sorted({p.job for p in profiles if p.kernels and p.kernels.source == "fitted"}):
-        yield f"kernels of {', '.join(fitted)} were not counted, and are taken from its launches"
+    for source, told in (
+        ("fitted", "were not counted, and are taken from its launches"),
+        ("counted", "are those that its job file declares"),
+    ):
+        if of := sorted({p.job for p in profiles if p.kernels and p.kernels.source == source}):
+            yield f"kernels of {', '.join(of)} {told}"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
         yield (
             "active idle power was not measured with these jobs, and is taken as "

@@ -18,8 +18,8 @@ from advisor.predict.one_window import mean_window, window_of_point
 from advisor.predict.profiles import (
     IDLE,
     Profile,
+    counted_kernels,
     make_profiles,
-    probed_kernels,
     serving_of,
     with_active_idle,
 )
@@ -335,7 +335,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 in_bursts=computes_in_bursts(point),
                 busy=math.nan if point.gpu_busy_percent is None else point.gpu_busy_percent / WHOLE,
                 gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
-                kernels=probed_kernels(of_model),
+                kernels=counted_kernels(of_model),
                 gpus=point.gpus or 1,
             )
     return found

@@ -968,6 +968,27 @@ def _with_kernels(
     return [whole.get(point, point) for point in points]
 
 
+def _with_declared_kernels(
+    points: Sequence[SoloPoint], job: Job | None, store: Store, reporter: Reporter
+) -> list[SoloPoint]:
+    """The points with kernels per unit as the job's file declares them, where no probe counted any.
+
+    A kernel keeps others off for its part of the time in which the GPU is busy with the job.
+    """
+    whole = [point for point in points if point.share_percent == WHOLE and point.rate]
+    per_unit = job.kernels_per_unit if job else None
+    if not (whole and per_unit) or any(point.kernels_per_unit for point in whole):
+        return [*points]
+    found = dict[SoloPoint, SoloPoint]()
+    for point in whole:
+        busy = point.gpu_busy_percent or point.sm_active_percent or 0.0
+        hold_s = busy / WHOLE / (per_unit * point.rate)
+        found[point] = replace(point, kernels_per_unit=per_unit, kernel_hold_s=hold_s)
+    store.add(found.values(), renew=True)
+    reporter.phase(f"kernels per unit are those of the job file: {per_unit:g}")
+    return [found.get(point, point) for point in points]
+
+
 def sweep(
     targets: Sequence[Target],
     run: str,
@@ -1001,7 +1022,8 @@ def sweep(
     """
     probe = _probe_blocks(counted, targets, kept, testbed, reporter) if counted else []
     if not targets and not probe:
-        return SweepResult(run, tuple(kept), (), None, None, 0.0)
+        points = _with_declared_kernels(kept, counted, store, reporter)
+        return SweepResult(run, tuple(points), (), None, None, 0.0)
     begun_s = testbed.clock.now_s()
     reporter.phase("measuring idle power")
     conditions = conditions_on(testbed, run, rules)
@@ -1031,6 +1053,7 @@ def sweep(
         reporter.phase(f"kernels per unit are not counted: {uncounted[0].reason}")
     elif probe:
         points = _with_kernels(points, outcome.points, store)
+    points = _with_declared_kernels(points, counted, store, reporter)
     reporter.phase("measuring idle power again")
     return SweepResult(
         run=run,

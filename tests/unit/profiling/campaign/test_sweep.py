@@ -17,6 +17,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import Record, SoloPoint
 from advisor.errors import AdvisorError, JobError, LimitNotProvenError, StoreError
+from advisor.predict.profiles import counted_kernels
 from advisor_data import Store, open_store
 from advisor_profiling.campaign.campaign import (
     SHORT_KERNELS,
@@ -231,6 +232,27 @@ def test_a_probe_that_does_not_run_costs_no_point(tmp_path: Path, mode: str, why
     assert {point.kernels_per_unit for point in result.points} == {None}
     assert (result.failures, told.failures) == ((), [])
     assert told.phases.count(f"kernels per unit are not counted: {why}") == 1
+
+
+def test_kernels_of_the_job_file_count_where_no_probe_runs(tmp_path: Path) -> None:
+    """Also for a profile that is complete; a probe that ran knows better."""
+    declared = dataclasses.replace(GATED, kernels_per_unit=250.0)
+    assert declared.job_hash == GATED.job_hash
+    busy = [dataclasses.replace(p, gpu_busy_percent=50.0) for p in POINTS]
+    testbed = BreakableTestbed([*busy, PROBE], [BESIDE])
+    testbed.mode = "cu_mask"
+    before, *_ = count(testbed, tmp_path, GATED)
+    result, told, stored = count(testbed, tmp_path, declared, before.points)
+    assert told.phases[-1] == "kernels per unit are those of the job file: 250"
+    assert set(stored) == set(result.points)
+    kernels = counted_kernels(result.points)
+    assert kernels
+    assert (kernels.per_unit, kernels.source) == (250.0, "counted")
+    assert kernels.hold_s == pytest.approx(0.5 / (250 * POINTS[-1].rate))
+    result, *_ = count(bench(), tmp_path / "probed", declared)
+    kernels = counted_kernels(result.points)
+    assert kernels
+    assert kernels.source == "probe"
 
 
 H200 = Gpu(uuid="GPU-1", model="NVIDIA H200", driver="580")
