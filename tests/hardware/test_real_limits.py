@@ -11,14 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
-from answering_fake import compute
+from breaking_job import OUTSIDE
 from host import FAKES
 from real_gpu import nobody_computes, run_json, the_gpu
 
 from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE
 from advisor.launch.folder import LaunchFolder
-from advisor.progress import Progress
 from advisor.runtime.processes import marked_pids, wait_until
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(400)]
 
 STUBBORN = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
 LIMITS = ("CUDA_MPS_PIPE_DIRECTORY", PERCENTAGE, MEMORY_LIMIT, "CUDA_VISIBLE_DEVICES")
@@ -47,8 +48,6 @@ def write_job(folder: Path, name: str, command: list[str]) -> None:
     (folder / "jobs" / f"{name}.yaml").write_text(json.dumps(job))
 
 
-@pytest.mark.gpu
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", ["children", "escape", "hidden", "per-context"])
 def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
     write_job(jobs, "breaking", breaking(way, str(jobs / "go")))
@@ -64,8 +63,6 @@ def test_limit_that_is_broken_ends_the_launch(jobs: Path, way: str) -> None:
     assert nobody_computes()
 
 
-@pytest.mark.gpu
-@pytest.mark.timeout(400)
 def test_nobody_outlives_a_launch(jobs: Path) -> None:
     kept = " ".join(f'{name}="${name}"' for name in ("PATH", "TOKEN", *LIMITS))
     inner = f'setsid env -i {kept} sh -c "{STUBBORN}" & exec {" ".join(breaking("never"))}'
@@ -75,8 +72,6 @@ def test_nobody_outlives_a_launch(jobs: Path) -> None:
     assert marked_pids({"TOKEN": str(jobs)}) == []
 
 
-@pytest.mark.gpu
-@pytest.mark.timeout(400)
 def test_good_pair_runs_undisturbed(jobs: Path) -> None:
     """Lists of one instant differ while processes start and end; nothing is made of that."""
     last = run_json("launch", "good", "good", "--split", "50/26", "--duration", "20")
@@ -90,8 +85,6 @@ def running(folder: Path, *options: str) -> LaunchFolder:
     return LaunchFolder(folder / "home" / "launches" / started["launch_id"])
 
 
-@pytest.mark.gpu
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("strict", [False, True])
 def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> None:
     """As a colleague's `torch.cuda.init()`, outside of MPS."""
@@ -110,61 +103,8 @@ def test_stranger_is_told_and_ends_a_strict_launch(jobs: Path, strict: bool) -> 
     assert nobody_computes()
 
 
-@pytest.mark.gpu
-@pytest.mark.timeout(400)
 def test_limit_of_the_smaller_share_is_called_set(jobs: Path) -> None:
     """The larger one is held by the server, as the real control program reports it."""
     last = run_json("launch", "good", "good", "--split", "50/26", "--duration", "3")
     assert [job["proof"] for job in last["jobs"]] == ["server", "set"]
     assert jobs.exists()
-
-
-# A job that leaves its limit in one of the ways that a program can, once a file says go.
-
-
-BARE = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-OUTSIDE = """
-import ctypes, sys, time
-cuda = ctypes.CDLL("libcuda.so.1")
-cuda.cuInit(0)
-cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
-time.sleep(float(sys.argv[1]))
-"""
-
-
-def main(way: str, file: Path) -> None:
-    compute()
-    progress = Progress()
-    progress.ready()
-    broken = False
-    while True:
-        time.sleep(0.01)
-        progress.add()
-        if file.exists() and not broken:
-            broken = way != "children"
-            break_limit(way)
-
-
-def break_limit(way: str) -> None:
-    kept = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "FAKE_NVML_DIR", "PATH", "TOKEN")
-    bare = {name: value for name, value in os.environ.items() if name in kept}
-    command = [sys.executable, "-c", OUTSIDE]
-    match way:
-        case "children":
-            without = {k: v for k, v in os.environ.items() if k not in BARE}
-            subprocess.run([*command, "1"], env=without, check=False)
-        case "escape":
-            subprocess.Popen(["setsid", "-f", *command, "60"], env=bare)
-        case "hidden":
-            # It was started with the right variables, and changes them inside.
-            code = f"import os; os.environ['CUDA_MPS_PIPE_DIRECTORY'] = '/none'\n{OUTSIDE}"
-            subprocess.Popen([sys.executable, "-c", code, "60"])
-        case "per-context":
-            name = "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
-            subprocess.Popen([*command, "60"], env={**os.environ, name: "1"})
-        case _:
-            sys.exit(f"there is no way {way}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
