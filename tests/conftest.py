@@ -1,11 +1,15 @@
 """Fixtures of all tests."""
 
+import functools
 import gc
+import hashlib
 import os
+import pickle
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,6 @@ import host as fake_host
 import new_database
 import postgres
 import pytest
-from analysed_once import analysed_once
-from bundled_once import bundled_once
 from command_line import Advisor, in_this_process
 from forked import forking
 from hypothesis import settings
@@ -24,9 +26,13 @@ from raw_server import RawServer, raw_server
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from advisor_data import migrate
+from advisor.validity.sensor_record import PowerChannel
+from advisor_data import bundled, migrate
 from advisor_power.data import predictor
 from advisor_power.data.predictor import own_folder
+from advisor_power.sensor import analysis
+from advisor_power.sensor.analysis import power_channel
+from advisor_power.sensor.trace import Trace
 
 # A loaded machine is slow; that is no fault of what is tested. Who changes something else sees the
 # same examples as before and none that another run remembers; `make nightly` searches.
@@ -251,3 +257,53 @@ def postgres_url(postgres_empty: str) -> str:
     """The address of a database with its tables."""
     migrate(postgres_empty, Path())
     return postgres_empty
+
+
+# Made-up recordings differ in little: a channel with the same readings is analysed once.
+
+
+_Found = tuple[PowerChannel | None, str]
+
+
+@contextmanager
+def analysed_once(known: Path) -> Generator[None]:
+    """Meanwhile what is known of a channel, from its readings and stages, is not found anew.
+
+    Processes of the same run of the tests share the folder of what is known.
+    """
+
+    def remembered(trace: Trace, name: str) -> _Found:
+        if (readings := trace.series.get(name)) is None:
+            return power_channel(trace, name)
+        seen = readings.times_s.tobytes() + readings.values.tobytes() + repr(trace.stages).encode()
+        file = known / hashlib.sha256(name.encode() + seen).hexdigest()
+        if not file.exists():
+            draft = file.with_suffix(f".{os.getpid()}")
+            draft.write_bytes(pickle.dumps(power_channel(trace, name)))
+            draft.replace(file)
+        return pickle.loads(file.read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analysis, "power_channel", remembered)
+        yield
+
+
+# The points that come with the package are parsed once by each process of the tests.
+
+
+@contextmanager
+def bundled_once() -> Generator[None]:
+    """Meanwhile a file is parsed anew only where a test has put another folder in its place."""
+    parse = vars(bundled)["_points"]
+
+    @functools.cache
+    def parsed(_folder: Callable[..., Any], *what: Any) -> tuple[Any, ...]:
+        return tuple(parse(*what))
+
+    def points(name: str, kind: type, jobs: Iterable[str] | None) -> list[Any]:
+        among = None if jobs is None else frozenset(jobs)
+        return list(parsed(bundled.resources.files, name, kind, among))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundled, "_points", points)
+        yield

@@ -33,8 +33,7 @@ from advisor.core.records import (
     is_catching_up,
 )
 from advisor.errors import AdvisorError, JobError
-from advisor.formats.moments import duration_text, to_exact_text
-from advisor.formats.moments import now as now_text
+from advisor.formats.moments import duration_text, now as now_text, to_exact_text
 from advisor.launch.meter import Metered, Moment, RateMeter
 from advisor.launch.spec import (
     SILENT_S,

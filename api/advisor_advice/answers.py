@@ -270,16 +270,6 @@ def known_set(known: KnownJobs) -> KnownSet:
     )
 
 
-def answer(known: KnownJobs, request: Request, running: Running | None = None) -> ModelAdvice:
-    """How two to seven jobs are to run; all but the last may be running.
-
-    Raises:
-        InputError: the request does not fit the jobs.
-        NoSplitError: nothing keeps every limit, not even a GPU for each.
-    """
-    return known_set(known).answer(request, running)
-
-
 def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
     """Whether anybody knows which counts are safe on the GPU model of these profiles."""
     if checked is None and not any(p.right_units or p.wrong_units for p in profile_set.profiles):
@@ -302,8 +292,7 @@ def _of_input(profile_set: ProfileSet) -> Iterator[str]:
 
 def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
-    gpu_model = profiles[0].gpu_model
-    if gpu_model not in manifest.gpu_models:
+    if (gpu_model := profiles[0].gpu_model) not in manifest.gpu_models:
         known = manifest.other_gpu
         jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
         yield (
@@ -464,9 +453,7 @@ def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
 
 def verdict_of(decision: Decision) -> wire.SharingVerdict:
     """Whether to share."""
-    if decision.choice:
-        return "share"
-    return "your call" if decision.call else "do not share"
+    return "share" if decision.choice else "your call" if decision.call else "do not share"
 
 
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
@@ -748,13 +735,13 @@ def components_of_pair(
     known = known_power_of(found, settings)
     # All splits that advice considers, without limits on speeds.
     every_split = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
-    given = answer(read_known(found, settings), every_split)
+    decision = known_set(read_known(found, settings)).decide(every_split)
     together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
     with begun_store(settings) as store:
         if store:
-            names, model = known.pair_names, known.gpu_model
-            together = [*store.pair_points(jobs=names, gpu_model=model), *together]
-    return components_by_split(known, given.decision, together)
+            own = store.pair_points(jobs=known.pair_names, gpu_model=known.gpu_model)
+            together = [*own, *together]
+    return components_by_split(known, decision, together)
 
 
 def with_components(

@@ -163,7 +163,6 @@ recommend = _told(advise)
 def _answer(
     asked: RecommendationRequest, settings: Settings, profiles: str | Path | None
 ) -> _Advice:
-    """The answer, from what this host knows."""
     request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
     several = len(asked.names) > 1
     found = find_profiles(

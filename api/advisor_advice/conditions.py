@@ -158,19 +158,21 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
         )
         values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
         power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
-        for job, quantity, observed, interval in dict.fromkeys((*values, *power)):
-            if observed:
-                yield Compared(
-                    job=job,
-                    gpu_model=seen.gpu_model,
-                    gpu_uuid=seen.gpu_uuid,
-                    quantity="rate" if quantity == "rate" else "power",
-                    setting=setting,
-                    observed=observed,
-                    expected=interval,
-                    at=seen.started_at,
-                    software=_software_of(seen),
-                )
+        yield from (
+            Compared(
+                job=job,
+                gpu_model=seen.gpu_model,
+                gpu_uuid=seen.gpu_uuid,
+                quantity="rate" if quantity == "rate" else "power",
+                setting=setting,
+                observed=observed,
+                expected=interval,
+                at=seen.started_at,
+                software=_software_of(seen),
+            )
+            for job, quantity, observed, interval in dict.fromkeys((*values, *power))
+            if observed
+        )
 
 
 def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
@@ -210,7 +212,6 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 
 
 def _launched_split(seen: Observation) -> Split | None:
-    """The split of a launch, as `measured_split` has it."""
     split = measured_split(seen.mode, (part.share_percent for part in seen.parts))
     low = tuple(n for n, part in enumerate(seen.parts) if part.below_normal)
     return split and replace(split, below_normal=low)
@@ -362,8 +363,7 @@ class Conditions:
         self, profiles: Sequence[Profile], split: Split | None
     ) -> MeasuredTogether | None:
         """What was measured of these jobs together, and how often at a split; None: nothing."""
-        windows = windows_of(profiles, self._windows(profiles))
-        if not windows:
+        if not (windows := windows_of(profiles, self._windows(profiles))):
             return None
         launches, bundled = sum(w.is_launch for w in windows), sum(w.is_bundled for w in windows)
         return MeasuredTogether(
@@ -489,8 +489,7 @@ def experience_of(
     """
     # The newest ones: so many take about a second.
     page = store.observation_page(None, Span(limit=2000)).records if store else ()
-    seen = tuple(undisputed([*newest, *page]))
-    if not seen:
+    if not (seen := tuple(undisputed([*newest, *page]))):
         return Experience()
     profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
     all_ = expected_of(seen, profiles, predictor, checked)
@@ -558,10 +557,12 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
         if len(seats) != ADVISED_JOBS or launch.prediction.split != without_limits("uncapped", 2):
             continue
         for (profile, part), (probe, beside) in itertools.permutations(seats):
-            if profile.kernels or profile.serving or probe.serving or not has_short_blocks(probe):
-                continue
-            if not (probe.kernels and part.rate and beside.rate) or (
-                profile.rate_unit != part.rate_unit
+            if (
+                profile.kernels
+                or profile.serving
+                or probe.serving
+                or not (has_short_blocks(probe) and probe.kernels and part.rate and beside.rate)
+                or profile.rate_unit != part.rate_unit
             ):
                 continue
             n = probe.kernels.per_unit
@@ -725,8 +726,7 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
     found: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for point in points:
         if point.share_percent == WHOLE and point.power_w:
-            key = point.run, point.gpu_uuid, point.job
-            found[key].append((point.rate, point.power_w))
+            found[point.run, point.gpu_uuid, point.job].append((point.rate, point.power_w))
     return {
         key: (statistics.median(rate for rate, _ in of), statistics.median(w for _, w in of))
         for key, of in found.items()

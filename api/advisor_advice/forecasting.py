@@ -41,7 +41,7 @@ from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import ModelAdvice, answer, gpu_warnings, known_set, with_known_idle
+from advisor_advice.answers import ModelAdvice, gpu_warnings, known_set, with_known_idle
 from advisor_advice.conditions import read_conditions, read_known
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
 from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
@@ -62,7 +62,7 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria)
+    given = known_set(read_known(profile_set, settings, launch.gpu_uuid)).answer(criteria)
     ways = ways_to_try(given.decision, launch.request.tries)
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
@@ -101,7 +101,8 @@ def joining(
     profile_set, criteria = criteria_of(jobs, launch, settings)
     kept = with_kept(criteria, parts, profile_set.profiles)
     criteria = replace(kept, host_cores=float(len(available_cores())))
-    given = answer(read_known(profile_set, settings, launch.gpu_uuid), criteria, running)
+    known = known_set(read_known(profile_set, settings, launch.gpu_uuid))
+    given = known.answer(criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)

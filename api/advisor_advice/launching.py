@@ -183,7 +183,6 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
 
 
 def _begins_alone(pair: LaunchSet, request: LaunchRequest) -> bool:
-    """Whether its jobs are to be measured alone first."""
     if holds := [job.name for job in pair.jobs if job.gpus > 1]:
         if request.alone:
             raise InputError(

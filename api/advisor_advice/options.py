@@ -152,8 +152,7 @@ def longest_p99_ms(
     by_job: dict[str, float] = {}
     for_all: float | None = None
     for option in options:
-        found = _OPTION.fullmatch(option)
-        if not found:
+        if not (found := _OPTION.fullmatch(option)):
             raise InputError(
                 f"--max-p99 {option} has no time with a unit",
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",

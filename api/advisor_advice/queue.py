@@ -269,8 +269,7 @@ _Move: TypeAlias = tuple[QueueCard, tuple[str, ...], Split]
 @lru_cache(maxsize=2)
 def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[_Move]:
     """Which waiting jobs start or join where, by the plan of `advisor place`; servers first."""
-    able = {name for open_card in cards for name in open_card.able} & {*waiting}
-    if not able:
+    if not (able := {name for open_card in cards for name in open_card.able} & {*waiting}):
         return ()
     counts = Counter(name for name in waiting if name in able)
     known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
@@ -622,7 +621,6 @@ class QueueRun:
         self._spawn(create_folder(self._root, spec))
 
     def _limited(self, part: LaunchPart) -> LaunchPart:
-        """The same with its time limit."""
         name = part.job.name
         limit_s = None if self.is_server(name) else self._limits_s.get(name)
         return replace(part, time_limit_s=limit_s)

@@ -176,8 +176,7 @@ def _seats_of_two(r: Decision, way: RatedSplit) -> str:
     jobs = [profile.job for profile in r.profiles]
     seats = list(zip(jobs, way.prediction.split.shares, strict=True))
     vendor = vendor_of(r.profiles[0].gpu_model)
-    total = next((p.units_total for p in r.profiles if p.units_total), None)
-    if total is None:
+    if (total := next((p.units_total for p in r.profiles if p.units_total), None)) is None:
         return ", ".join(f"{job} {share:g} %" for job, share in seats)
     units = ", ".join(f"{job} {units_for_share(share, total, vendor)}" for job, share in seats)
     return f"{units} of {total} {UNIT_NAMES[vendor]}"
@@ -278,7 +277,6 @@ def _is_pair(r: Decision) -> bool:
 
 
 def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
-    """Who is on which GPU, and the limits."""
     unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
     seats = [_seat(share, unit) for share in option_of(way, r).jobs]
     on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]
@@ -355,8 +353,7 @@ def _fault(r: Decision) -> str:
 
 def _isolated(r: Decision) -> str:
     """The way that keeps faults apart, and what it costs."""
-    turns = next((o for o in r.options if o.sharing == "time-sliced"), None)
-    if turns is None:
+    if (turns := next((o for o in r.options if o.sharing == "time-sliced"), None)) is None:
         return _SEPARATE
     if turns.violations:
         return f"{_SEPARATE}; taking turns would break a limit"

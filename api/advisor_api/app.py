@@ -60,8 +60,7 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
             "auto_configure": False,
         },
     )
-    app.state.metrics, app.state.replayed = metrics, options.replayed
-    app.state.contract = None
+    app.state.metrics, app.state.replayed, app.state.contract = metrics, options.replayed, None
     app.add_middleware(Gate, options=options, metrics=metrics)
     if options.replayed:
         app.add_middleware(Marked)
@@ -90,10 +89,9 @@ async def _open(
 
 @contextmanager
 def _board(service: Service) -> Generator[Board]:
-    """The overview of the GPUs of this host, or of those of a demonstration."""
     if not service.options.replayed:
         with closing(HostCards(service.settings)) as cards:
             yield Board(service, cards.look)
-        return
-    with replaying(service.settings) as replay:
-        yield Board(service, replay.cards, replay.now)
+    else:
+        with replaying(service.settings) as replay:
+            yield Board(service, replay.cards, replay.now)

@@ -84,7 +84,6 @@ class _RecordedLaunch:
         return bool(self._left)
 
     def close(self) -> None:
-        """Release the folder."""
         self._held.close()
 
 

@@ -99,8 +99,7 @@ class _Jobs:
         defined = self.launchable()
         others = {row.job for row in bundled.profile_rows()}.union(defined)
         stored = self._store.profile_names(after, limit)
-        names = sorted({*stored, *(name for name in others if name > after)})[:limit]
-        if not names:
+        if not (names := sorted({*stored, *(name for name in others if name > after)})[:limit]):
             return ()
         first, last = names[0], names[-1]
         return job_rows(
@@ -215,7 +214,6 @@ class _Present:
         self.changed()
 
     async def kept(self) -> _Kept:
-        """What is kept of the present state."""
         while not (self._looked_at > self._changed_at and time.monotonic() < self._fresh_until):
             # One look for all that wait. One that began before a write does not count after it.
             if self._look is None:
@@ -365,15 +363,13 @@ class _JobsReader:
             StoreError: the store cannot be read.
         """
         key = found.a.gpu_model, gpu_uuid
-        conditions = kept.conditions.get(key)
-        if conditions is None:
+        if (conditions := kept.conditions.get(key)) is None:
             store = self._store if gpu_uuid else None
             conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, found, any_of))
 
     async def _windows(self, kept: _Kept, found: ProfileSet, any_of: bool) -> Windows:
-        """What was measured of these jobs together."""
         asked = asked_together(sorted(profile.job for profile in found.profiles))
         if any_of or not kept.together.isdisjoint(asked):
             return await asyncio.to_thread(self._measured, found, self._store, any_of)
@@ -482,8 +478,7 @@ class Engine(Collector):
     def __init__(
         self, settings: Settings, store: Store, registry: Registry, change_count: Callable[[], int]
     ) -> None:
-        self._registry = registry
-        self._settings = settings
+        self._registry, self._settings = registry, settings
         self.jobs = _Jobs(settings.jobs_dir, store)
         self._weights = _Weights(store)
         self.present = _Present(settings.home, store, registry, change_count)

@@ -140,7 +140,6 @@ def _show_examples(contract: dict[str, Any]) -> None:
 
 
 def _sent(contract: dict[str, Any]) -> set[str]:
-    """Names of the schemas of which bodies are made."""
     schemas = contract["components"]["schemas"]
     found: set[str] = set()
     left = list(

@@ -106,8 +106,6 @@ def service_ends() -> ProcessEndedError:
 
 
 class _OwnProcess:
-    """One of them, seen from the service."""
-
     def __init__(self, environment: dict[str, str]) -> None:
         self._pipe, theirs = Pipe()
         with theirs:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import resource
 import signal
 import socket
@@ -67,14 +68,15 @@ def serve_app(
     """
     check_options(options)
     options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
-    certificate = None
-    if options.tls_certificate is not None and options.tls_key is not None:
-        certificate = Certificate(options.tls_certificate, options.tls_key, options.client_ca)
+    certificate = (
+        Certificate(options.tls_certificate, options.tls_key, options.client_ca)
+        if options.tls_certificate is not None and options.tls_key is not None
+        else None
+    )
     _log_to_stderr(options.log_level, options.log_format)
     with listening(options) as listener:
-        real = options
-        if options.socket is None:
-            real = replace(options, port=listener.getsockname()[1])
+        port = options.port if options.socket else listener.getsockname()[1]
+        real = replace(options, port=port)
         app = make_app(real)
         config = uvicorn.Config(
             app,
@@ -110,8 +112,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._options, self._certificate, self._started = options, certificate, started
-        self._systemd = systemd
-        self._connections = Connections(options, metrics)
+        self._systemd, self._connections = systemd, Connections(options, metrics)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen at the socket that is open already, with bounded connections, and tell systemd."""
@@ -197,9 +198,7 @@ class Systemd:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         # A name that begins with @ is no file (unix(7)).
-        self._address = environment.get("NOTIFY_SOCKET", "")
-        if self._address.startswith("@"):
-            self._address = "\0" + self._address[1:]
+        self._address = re.sub("^@", "\0", environment.get("NOTIFY_SOCKET", ""))
         is_for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog_us = environment.get("WATCHDOG_USEC", "0") if is_for_us else "0"
         # Four pings in the time after which systemd gives a service up: one or two may be late.

@@ -75,8 +75,7 @@ class ServiceReadiness:
             NotReadyError: some part is not.
         """
         codes = {name: await part.code() for name, part in self._parts.items()}
-        faults = [f"{name} ({code})" for name, code in codes.items() if code]
-        if faults:
+        if faults := [f"{name} ({code})" for name, code in codes.items() if code]:
             raise NotReadyError("not ready: " + ", ".join(faults), fix="the server's log has more")
 
 

@@ -37,8 +37,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD
-from advisor.core.gpu import WHOLE, Gpu
+from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint

@@ -39,13 +39,13 @@ from requests.utils import get_auth_from_url
 
 from advisor.core.telemetry import (
     CLOCK_SM,
+    COUNTERS as COLUMNS,
     ENERGY_GPU,
     MEMORY_USED,
     POWER_GPU,
     POWER_LIMIT,
     power_scope,
 )
-from advisor.core.telemetry import COUNTERS as COLUMNS
 from advisor.errors import InputError, SourceError
 from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor.runtime.processes import in_thread

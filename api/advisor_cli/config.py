@@ -30,9 +30,8 @@ def _in_force() -> list[dict[str, str | float | None]]:
     for name, value_of in KEYS.items():
         variable, value = variable_of(name), value_of(settings)
         plain = value if isinstance(value, float | None) else str(value)
-        set_by = "file" if variable in kept else "default"
-        if os.environ.get(variable):
-            set_by = "environment"
+        by_file = "file" if variable in kept else "default"
+        set_by = "environment" if os.environ.get(variable) else by_file
         bound = None if plain == math.inf else plain
         found.append({"name": name, "value": bound, "set_by": set_by, "variable": variable})
     return found

@@ -107,9 +107,26 @@ class _Console(Console):
         )
 
 
-def show_chart(chart: str) -> None:
-    """Print a chart, or say why there is none."""
-    encoding = sys.stdout.encoding or "ascii"
+Curve: TypeAlias = tuple[Sequence[float], Sequence[float | None], dict[str, str]]
+"""Places along the two axes, and the words of plotext for label, marker and axis."""
+
+
+def show_chart(
+    curves: Iterable[Curve], *, title: str | None = None, below: str, height: int = 16
+) -> None:
+    """Draw curves as text, or say why not; `below` names the lower axis."""
+    import plotext  # most commands draw nothing
+
+    canvas: Any = plotext
+    canvas.clear_figure()
+    canvas.theme("clear")
+    canvas.plotsize(78, height)
+    for along, up, words in curves:
+        canvas.plot([*along], [*up], **words)
+    canvas.title(title)
+    canvas.xlabel(below)
+    # It ends each line with a colour code even where there is no colour.
+    chart, encoding = str(canvas.uncolorize(canvas.build())), sys.stdout.encoding or "ascii"
     try:
         chart.encode(encoding)
     except UnicodeEncodeError:
@@ -123,8 +140,7 @@ def plain_table(
     """A table without lines; columns of numbers are right-aligned, those of `whole` never wrap."""
     table, cells = Table(box=None, pad_edge=False, header_style="bold"), [[*row] for row in rows]
     for place, name in enumerate(headings):
-        numbers = all(_NUMBER.match(str(row[place])) for row in cells)
-        justify = "right" if numbers else "left"
+        justify = "right" if all(_NUMBER.match(str(row[place])) for row in cells) else "left"
         table.add_column(Text(name), justify=justify, no_wrap=name in whole, overflow="fold")
     for row in cells:
         # The name of a folder may have lines, of which one could pass for another row.

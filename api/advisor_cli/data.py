@@ -12,8 +12,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.console import AsJson, as_json_text, say
-from advisor_data import Store, open_store
-from advisor_data import migrate as migrate_store
+from advisor_data import Store, migrate as migrate_store, open_store
 from advisor_data.files import check_import, import_notes, read_points, write_points
 
 app = typer.Typer(
@@ -168,7 +167,6 @@ def restore(
 
 
 def _of_what(points: Sequence[Record]) -> str:
-    """How many points of whom."""
     names = {p.job if isinstance(p, SoloPoint) else " + ".join(p.jobs) for p in points}
     some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
     models = listed(sorted({point.gpu_model for point in points}))

@@ -306,7 +306,6 @@ def _join_text(launch_id: str, said: JobStatus) -> str:
 
 
 def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:
-    """What would be started, for a person."""
     seen = gpu.model if gpu else "not seen"
     tried = f", each way for {spec.try_s:g} s and the best to its end" if spec.try_s else ""
     yield f"nothing is started; on GPU {spec.gpu} ({seen}){tried}:"
@@ -342,7 +341,6 @@ def _memory_text(memory: MemoryFit) -> str:
 
 
 def _expected(pair: LaunchSet, forecast: Forecast) -> str:
-    """Rates, power and energy."""
     rates = counted(
         f"{job.name} {expected.rate.value:.4g} {job.progress.unit}/s"
         for job, expected in zip(pair.jobs, forecast.jobs, strict=True)

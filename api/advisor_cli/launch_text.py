@@ -52,8 +52,7 @@ def statuses(
     while True:
         # Asked first: it may begin and end between the two.
         gone = supervisor is not None and supervisor.poll() is not None
-        status = folder.read_status()
-        if status != seen:
+        if (status := folder.read_status()) != seen:
             yield status
         if status.over:
             return
@@ -221,8 +220,7 @@ def _memory(job: JobStatus) -> str:
 
 def _predicted_saved(status: LaunchStatus) -> float | None:
     """Of those that began together, as long as nobody has joined."""
-    forecast = status.forecast
-    if forecast is None or any(job.joined_at for job in status.jobs):
+    if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
         return None
     return forecast.energy_saved and forecast.energy_saved.value
 
@@ -239,8 +237,7 @@ def _moves(status: LaunchStatus) -> Iterator[str]:
     known = [(moment, text) for moment, text in (*came, *left) if moment]
     if status.over and not any(moment for moment, _ in came):
         return
-    for moment, text in sorted(known):
-        yield f"{moment[11:19]} {text}"
+    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(known))
 
 
 def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
@@ -391,8 +388,7 @@ def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
 
 def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
     """Jobs that came and left, and what a job that joined did beside what was predicted."""
-    for n, text in enumerate(_moves(status)):
-        yield "" if n else "Moves", text
+    yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
     for job in status.jobs:
         seat = job.job, job.share_percent
         seen = next((seen for seen in later if job.joined_at and seat in _seats(seen)), None)
@@ -440,8 +436,7 @@ def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterato
         yield "Work", _work(seen, stp, apart_s)
     if prices.are_set and whole_j is not None and apart_s and apart_j:
         yield "Price", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
-    for n, job in enumerate(jobs):
-        yield "" if n else "Each", _each(job)
+    yield from (("" if n else "Each", _each(job)) for n, job in enumerate(jobs))
     found = {part.results for part in seen.parts}
     each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
     results = _RESULTS[found.pop()] if len(found) == 1 else ", ".join(each)
@@ -566,16 +561,13 @@ def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None)
         if value is not None and not said.low <= value <= said.high:
             expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
-    for (name, expected), found in outside.items():
-        yield f"{name} {listed(found)}{expected}"
+    yield from (f"{name} {listed(found)}{expected}" for (name, expected), found in outside.items())
 
 
 def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
     if status.code:
         yield "Cause", f"{status.code}: {status.cause}"
-    for job in status.jobs:
-        if job.error:
-            yield "", f"{job.job} {job.outcome}: {job.error}"
+    yield from (("", f"{job.job} {job.outcome}: {job.error}") for job in status.jobs if job.error)
 
 
 def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:

@@ -75,8 +75,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
     found = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
         say(as_json_text(LaunchList(launches=tuple(found))))
-        return
-    if found:
+    elif found:
         # Of these columns, `show` and `stop` need the first one whole.
         print_table(table_of(_COLUMNS, found, whole=["launch"]))
     else:

@@ -77,8 +77,7 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
             lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
         stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
         places = [(place, text) for place, text in stripped if text]
-    entries = [_entry(place, text) for place, text in places]
-    if not entries:
+    if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
     if sum(count for _, count, _ in entries) > MAX_JOBS:
         raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
@@ -218,8 +217,7 @@ def place(
     Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 5
     """
     settings, asked = read_settings(), fleet.request()
-    also = _more_gpus(fleet.also or (), fleet.gpu_model)
-    if also and asked.is_queue:
+    if (also := _more_gpus(fleet.also or (), fleet.gpu_model)) and asked.is_queue:
         raise InputError("a queue is on GPUs of one model", fix="leave out --also, or the work")
     found = place_jobs(asked, settings, also, fleet.profiles)
     if fleet.gpu_uuid is not None and found.card is None:
@@ -273,7 +271,6 @@ _FEW = 4
 
 
 def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:
-    """Print the first lines, and the wanted details."""
     queue, remarks = found.queue, [*_remarks(found)]
     headline = _queue_headline(found, queue) if queue else _headline(found)
     lines = [*(_queue_lines(found, queue, prices) if queue else _lines(found))]
@@ -315,13 +312,11 @@ def _queue_headline(found: Placement, queue: Queue) -> str:
 
 
 def _one_window(found: Placement) -> list[str]:
-    """Jobs that were measured in one window on the whole GPU."""
     jobs = (job for one in found.sets for job in one.jobs if job.one_window)
     return sorted({job.job for job in jobs})
 
 
 def _lines(found: Placement) -> Iterator[tuple[str, str]]:
-    """Name and text of each line about jobs that run from now on."""
     if found.waiting:
         waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
         is_full = all(pool.used == pool.gpus for pool in found.gpus)
@@ -354,7 +349,6 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
 
 
 def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tuple[str, str]]:
-    """Name and text of each line about a queue."""
     for n, other in enumerate(queue.baselines):
         yield "" if n else "Against", f"{other.name}: {_against(queue, other)}"
         if other.name == APART and prices.are_set:

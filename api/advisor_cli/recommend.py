@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -34,6 +34,7 @@ from advisor_cli.console import (
     AdviceOptions,
     AsJson,
     Columns,
+    Curve,
     Notes,
     ObjectiveOption,
     as_json_text,
@@ -54,8 +55,6 @@ from advisor_cli.power_bars import letters, print_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecommendOptions(AdviceOptions):
-    """What is asked of one to seven jobs."""
-
     objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
@@ -114,13 +113,12 @@ def recommend(
     words = placer and _words_for(placer, given.decision)
     if as_json:
         say(as_json_text({**to_plain(told), "placer": words} if words else told))
-        return
-    if words:
+    elif words:
         _show_pasted(given, words)
-        return
-    _show(given, details)
-    if asked.components:
-        _show_parts(told)
+    else:
+        _show(given, details)
+        if asked.components:
+            _show_parts(told)
 
 
 def _words_for(placer: str, d: Decision) -> Pasted:
@@ -137,8 +135,7 @@ def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
 
 
 def _show_parts(told: Recommendation) -> None:
-    found = told.components
-    if found is None:
+    if (found := told.components) is None:
         say(f"what the power goes to is not known: {told.components_unknown}")
         return
     say(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
@@ -184,7 +181,6 @@ def _less(saved: Interval | None) -> str:
 
 
 def _show(given: ModelAdvice, details: Collection[str]) -> None:
-    """Print the first lines, and the wanted details: `how`, `why`, `notes` and `all`."""
     console, r = print_screen(first_lines(given)), given.decision
     if is_pair := len(r.profiles) == ADVISED_JOBS:
         notes: Iterable[str] = _pair_notes(given)
@@ -200,31 +196,21 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
-        show_chart(_plot(r))
+        below = f"share of {r.profiles[0].job}, %"
+        show_chart(_curves(r), title=_heading(r.request.objective), below=below)
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
 
 
-def _plot(r: Decision, width: int = 78, height: int = 16) -> str:
-    """The objective of every split, next to no limit and one after the other, as text."""
-    import plotext
-
-    canvas: Any = plotext
-    canvas.clear_figure()
-    canvas.theme("clear")
-    canvas.plotsize(width, height)
-    splits = [o for o in r.options if o.sharing == "limited" and not o.split.below_normal]
-    shares = [o.prediction.split.shares[0] for o in splits]
-    if splits:
-        canvas.plot(shares, [_shown(o, r.request.objective) for o in splits], label="splits")
+def _curves(r: Decision) -> Iterator[Curve]:
+    """The objective of every split, next to no limit and one after the other."""
+    if splits := [o for o in r.options if o.sharing == "limited" and not o.split.below_normal]:
+        shares = [o.prediction.split.shares[0] for o in splits]
+        yield shares, [_shown(o, r.request.objective) for o in splits], {"label": "splits"}
     for option in (o for o in r.options if o not in splits):
         level = [_shown(option, r.request.objective)] * 2
-        canvas.plot([0, 100], level, label=option.name, marker="braille")
-    canvas.title(_heading(r.request.objective))
-    canvas.xlabel(f"share of {r.profiles[0].job}, %")
-    # It ends each line with a colour code even where there is no colour.
-    return str(canvas.uncolorize(canvas.build()))
+        yield (0, 100), level, {"label": option.name, "marker": "braille"}
 
 
 def _rates(r: Decision) -> Iterator[str]:
@@ -336,7 +322,6 @@ def _number(value: float) -> str:
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
-    """A heading, and a line for each way."""
     found, apart = same_work(r, choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)

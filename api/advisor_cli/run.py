@@ -89,7 +89,6 @@ class _RunJob:
 
     @property
     def unread_text(self) -> str:
-        """What is not known of it, or that it makes no progress."""
         return unread_text(self.unread, self.unread_since, self.stalled_since)
 
 
@@ -108,12 +107,10 @@ class _RunState:
     alone_j: float | None
 
     def count(self, *states: _State) -> int:
-        """How many jobs are in one of these states."""
         return sum(job.state in states for job in self.jobs)
 
     @property
     def headline(self) -> str:
-        """Where it stands, in a line."""
         said = [f"{self.count('done', 'ended')} of {count_of(len(self.jobs), 'job')} done"]
         for words, number in (
             ("run", self.count("starting", "running", "ending")),
@@ -296,7 +293,6 @@ class _RunPlan:
     alone: Mapping[str, str]
 
     def screen(self) -> Said:
-        """The plan in words."""
         number = len(self.first) + len(self.waiting)
         run = f", and {len(self.running)} that run" if self.running else ""
         headline = f"{count_of(number, 'job')}{run}; nothing is started."
@@ -331,7 +327,6 @@ def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
 
 
 def _table(state: _RunState) -> Group:
-    """Everything on one screen."""
     tail = (
         Text(f"{job.job}: {text}")
         for job in state.jobs
@@ -489,9 +484,8 @@ def run(
     )
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
-    who = user_name()
-    launches = [ResolvedLaunch(request=request, card=gpu, asked_by=who) for gpu in there]
-    cards = [read_card(found, launch, settings) for launch in launches]
+    launch = ResolvedLaunch(request=request, asked_by=user_name())
+    cards = [read_card(found, replace(launch, card=gpu), settings) for gpu in there]
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
         why = "a job file does not say restartable: true"

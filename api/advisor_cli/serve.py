@@ -109,12 +109,9 @@ def _leave_by_signals() -> None:
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    def pass_on(_number: int, _frame: FrameType | None) -> None:
-        # The server takes that one by itself, and lets requests end.
-        os.kill(os.getpid(), signal.SIGTERM)
-
     signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGHUP, pass_on)
+    # The server takes that one by itself, and lets requests end.
+    signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _group(name: str) -> int:

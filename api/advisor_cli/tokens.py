@@ -63,16 +63,8 @@ def list_(as_json: AsJson = False) -> None:
         tokens = state.tokens()
     if as_json:
         say(as_json_text({"tokens": [_plain(token) for token in tokens]}))
-        return
-    columns: Columns[Token] = (
-        ("token", lambda token: token.name),
-        ("may", lambda token: ", ".join(token.scopes)),
-        ("made", lambda token: token.created_at[:10]),
-        ("expires", lambda token: (token.expires_at or "never")[:10]),
-        ("state", _standing),
-    )
-    if tokens:
-        print_table(table_of(columns, tokens))
+    elif tokens:
+        print_table(table_of(_COLUMNS, tokens))
     else:
         say("no token yet: advisor tokens create NAME --scope read")
 
@@ -108,6 +100,13 @@ def _plain(token: "Token") -> dict[str, object]:
 
 
 def _standing(token: "Token") -> str:
-    if token.lives():
-        return "valid"
-    return "revoked" if token.revoked_at else "expired"
+    return "valid" if token.lives() else "revoked" if token.revoked_at else "expired"
+
+
+_COLUMNS: "Columns[Token]" = (
+    ("token", lambda token: token.name),
+    ("may", lambda token: ", ".join(token.scopes)),
+    ("made", lambda token: token.created_at[:10]),
+    ("expires", lambda token: (token.expires_at or "never")[:10]),
+    ("state", _standing),
+)

@@ -103,8 +103,8 @@ def _opened(
         client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
         if service or client.healthy():
             return client.overview, address
-    host = stack.enter_context(closing(_HostLaunches(settings)))
-    return host.look, "launches of this host"
+    cards = stack.enter_context(closing(HostCards(settings)))
+    return _HostLaunches(settings, cards).look, "launches of this host"
 
 
 def _follow(look: _Look, source: str) -> None:
@@ -168,13 +168,11 @@ HOST = socket.gethostname()
 class _HostLaunches:
     """Each folder of a launch that is over is read once."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._root = settings, settings.home / "launches"
-        self._cards = HostCards(settings)
+    def __init__(self, settings: Settings, cards: HostCards) -> None:
+        self._settings, self._root, self._cards = settings, settings.home / "launches", cards
         self._ended: dict[str, LaunchStatus] = {}
 
     def look(self) -> Overview:
-        """All at one look."""
         running: list[LaunchStatus] = []
         for folder in list_folders(self._root):
             if folder.launch_id in self._ended:
@@ -195,10 +193,6 @@ class _HostLaunches:
             history_of=lambda name: read_history(LaunchFolder(self._root / name)),
             prices=self._settings.policy.prices,
         )
-
-    def close(self) -> None:
-        """Let go of the driver."""
-        self._cards.close()
 
 
 @dataclass(frozen=True, slots=True)

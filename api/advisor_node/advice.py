@@ -132,15 +132,12 @@ class Advice:
         """The answers; of many new questions the first, and of the others none yet."""
         now = self._now()
         new = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
-        pairs = [q for q in new if _is_pair(q)][:MOST_PAIRS]
         sets = [q for q in new if not _is_pair(q)][:MOST_SETS]
-        asked = [*pairs, *sets]
+        asked = [*[q for q in new if _is_pair(q)][:MOST_PAIRS], *sets]
         for first in range(0, len(asked), _AT_ONCE):
             self._unless_quiet(self._ask, asked[first : first + _AT_ONCE], self._kept)
-        tried = {*asked}
-        found = (
-            (q, self._known(q, now) or (self._failure if q in tried else None)) for q in questions
-        )
+        failed = dict.fromkeys(asked, self._failure)
+        found = ((q, self._known(q, now) or failed.get(q)) for q in questions)
         return {question: answer for question, answer in found if answer is not None}
 
     def sets(self, jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
@@ -234,8 +231,7 @@ def is_share(text: str) -> bool:
 
 
 def _read(answer: Recommendation, asked: Question) -> Answer:
-    choice = _settable(answer)
-    if choice is None or choice.sharing not in ("limited", "uncapped"):
+    if (choice := _settable(answer)) is None or choice.sharing not in ("limited", "uncapped"):
         better = f"{choice.sharing} is better" if choice else "separate GPUs are better"
         return Apart(better, _needs_mib(answer.jobs))
     if not len(asked.jobs) == len(answer.jobs) == len(choice.jobs):
@@ -304,8 +300,7 @@ class Offer:
         if min(answer.low_speeds, default=1.0) < _LEAST_SPEED:
             return Apart(f"one would run at less than {100 * _LEAST_SPEED:g} % of its speed")
         memory = self.memory(answer)
-        crowd = memory.crowded_by(self.bounds_mib)
-        if crowd is None:
+        if (crowd := memory.crowded_by(self.bounds_mib)) is None:
             return answer
         return Apart(
             f"{self.question.jobs[crowd].job} runs and may take {self.bounds_mib[crowd]:,} MiB of "

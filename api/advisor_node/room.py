@@ -240,8 +240,8 @@ class TenantMeter(Generic[T]):
     def __init__(self, tenant: T) -> None:
         self.tenant, self.reference, self.proof = tenant, Reference(), TenantProof()
         self.limit_broken = self.working = self.unseen = False
-        self.memory_mib: float | None = None
         self._met_memory = False
+        self.memory_mib: float | None = None
         self._unseen_from_s: float | None = None
         self.steps: float | None = None
         self.unread, self._tally = "", Tally()
@@ -270,9 +270,9 @@ class TenantMeter(Generic[T]):
     def take_proof(self, proof: TenantProof) -> bool:
         """Take note of what was found of its limit; whether it is broken, for the first time."""
         self.proof = proof
-        new = proof.proven is False and not self.limit_broken
-        self.limit_broken = self.limit_broken or proof.proven is False
-        return new
+        is_broken, before = proof.proven is False, self.limit_broken
+        self.limit_broken = before or is_broken
+        return is_broken and not before
 
     def take_memory(self, memory_mib: float | None) -> bool:
         """Take note of its GPU memory; whether it has come to its bound, for the first time."""
@@ -312,7 +312,6 @@ class _GpuMeter:
         self.metered: Metered | None = None
 
     def read(self) -> CardReading:
-        """What its source says now, for `look`."""
         return self._energy.read() if self._energy else CardReading()
 
     def look(self, drawn: CardReading, now: Moment, meters: Sequence[TenantMeter[T]]) -> None:
@@ -392,8 +391,7 @@ def reference_of(points: Iterable[SoloPoint]) -> Reference:
     counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
     # What was seen on any host goes behind a profile, as elsewhere.
     good = [point for point in counted if SEEN not in point.flags] or counted
-    whole = [point for point in good if point.share_percent == WHOLE]
-    if not whole:
+    if not (whole := [point for point in good if point.share_percent == WHOLE]):
         return Reference()
     return Reference(
         rate=_median(point.rate for point in whole),

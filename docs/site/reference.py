@@ -13,8 +13,7 @@ import typer
 
 from advisor.core.job import InputData, Job, ProgressSettings, ResultsSettings
 from advisor.settings import KEYS, Retention, Settings, variable_of
-from advisor_cli import app as command_line
-from advisor_cli import power
+from advisor_cli import app as command_line, power
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("advisor", "advisor.client", "advisor.progress", "advisor.callbacks")

@@ -1,10 +1,10 @@
 """What measuring says to a person: live progress, tables of profiles, pairs and sets, a plot."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -459,24 +459,16 @@ def _laid_out(
     return result
 
 
-def plot(points: Sequence[SoloPoint], width: int = 78, height: int = 16) -> str:
-    """Rate (left axis) and power (right axis) against the share, as text."""
-    import plotext  # most commands of campaigns draw nothing
-
+def curves(
+    points: Sequence[SoloPoint],
+) -> Iterator[tuple[list[float], list[float | None], dict[str, str]]]:
+    """Rate (left axis) and power (right axis) against the share, with what plotext calls them."""
     ordered = sorted(points, key=lambda p: p.share_percent)
-    powered = [p for p in ordered if p.power_w is not None]
-    canvas: Any = plotext
-    canvas.clear_figure()
-    canvas.theme("clear")
-    canvas.plotsize(width, height)
-    rate_label = f"{ordered[0].rate_unit}/s"
-    canvas.plot([p.share_percent for p in ordered], [p.rate for p in ordered], label=rate_label)
-    if powered:
+    rates: list[float | None] = [p.rate for p in ordered]
+    yield [p.share_percent for p in ordered], rates, {"label": f"{ordered[0].rate_unit}/s"}
+    if powered := [p for p in ordered if p.power_w is not None]:
         shares, watts = [p.share_percent for p in powered], [p.power_w for p in powered]
-        canvas.plot(shares, watts, label="W (right)", marker="braille", yside="right")
-    canvas.xlabel("share of the GPU, %")
-    # It ends each line with a colour code even where there is no colour.
-    return str(canvas.uncolorize(canvas.build()))
+        yield shares, watts, {"label": "W (right)", "marker": "braille", "yside": "right"}
 
 
 def problems(

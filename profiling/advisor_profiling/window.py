@@ -29,6 +29,7 @@ from advisor.core.records import (
     GPUS_DIFFER,
     HEAT,
     IDLE_PERCENT,
+    RESULTS_ONLY as RESULTS_ONLY_FLAG,
     Counters,
     PairPoint,
     Point,
@@ -36,7 +37,6 @@ from advisor.core.records import (
     SoloPoint,
     is_catching_up,
 )
-from advisor.core.records import RESULTS_ONLY as RESULTS_ONLY_FLAG
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,

@@ -232,8 +232,7 @@ def test_commands_have_the_options_that_are_given(otherwise: list[dict[str, Any]
     """A pod that starts with an unknown option ends at once, on every node."""
     for name, spec in pod_specs(otherwise):
         args = spec["containers"][0]["args"]
-        words = [word for word in args if not word.startswith("--")][:2]
-        if words == ["retrain"]:
+        if (words := [word for word in args if not word.startswith("--")][:2]) == ["retrain"]:
             continue  # tested with its own part
         done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "300", "NO_COLOR": "1"})
         known = set(re.findall(r"--[a-z-]+", done.output))

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor_api.openapi import openapi_text
+
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -122,3 +124,16 @@ def _run(command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False
     )
+
+
+# The contract of the service: what is checked in is what is served.
+
+
+FILE = Path(__file__).parents[2] / "api/openapi.json"
+
+RENEW = ".venv/bin/python -m advisor_api.openapi > api/openapi.json"
+
+
+def test_checked_in_contract_is_the_served_one() -> None:
+    """A route, key or bound changes only where a reader of the file sees it."""
+    assert FILE.read_text() == openapi_text(), f"after looking at what changed, run: {RENEW}"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flat_records import from_flat
-from made_up_profiles import SHARES, Physics, Scripted
-from made_up_profiles import profile as profile_on_h200
+from made_up_profiles import SHARES, Physics, Scripted, profile as profile_on_h200
 from small_model import make_manifest
 from unsafe_counts import checked_with
 

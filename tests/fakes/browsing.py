@@ -132,8 +132,7 @@ class Visit:
 
         def fulfill(route: Route) -> None:
             methods.append(route.request.method)
-            answer = left.pop(0) if len(left) > 1 else left[0]
-            body = json.dumps(answer)
+            body = json.dumps(left.pop(0) if len(left) > 1 else left[0])
             route.fulfill(status=status, content_type="application/json", body=body)
 
         self.page.route(self.origin + path, fulfill)

@@ -45,8 +45,7 @@ def ended_launch(
     job = folder.path / "0-a"
     job.mkdir(mode=0o700)
     (job / "output.log").write_bytes(b"x" * output_bytes)
-    line = json.dumps(to_row(seen(number))) + "\n"
-    (folder.path / OBSERVATIONS).write_text(line)
+    (folder.path / OBSERVATIONS).write_text(json.dumps(to_row(seen(number))) + "\n")
     return folder
 
 

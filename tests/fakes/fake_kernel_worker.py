@@ -24,8 +24,7 @@ SEEN_S = 0.003
 
 def main() -> int:
     commands, answers = pipes()
-    fault = os.environ.get("FAKE_FAULT")
-    if fault == "crash":
+    if (fault := os.environ.get("FAKE_FAULT")) == "crash":
         print("CUDA error: an illegal memory access was encountered", file=sys.stderr)
         return 3
     if fault:

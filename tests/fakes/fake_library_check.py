@@ -20,8 +20,7 @@ OPERATIONS = ["matmul bf16 forward 4096x4096x4096", "convolution fp32 3x3 nchw",
 
 def main() -> int:
     libraries = {"torch": "2.0.0", "cublas": os.environ.get("FAKE_CUBLAS", "130100")}
-    option = sys.argv[2]
-    if option == "--libraries":
+    if (option := sys.argv[2]) == "--libraries":
         print(json.dumps(libraries))
         return 0
     file, units = Path(sys.argv[3]), granted_units()

@@ -57,8 +57,7 @@ def kill_at_every_step(folder: Path, before: Act, act: Act) -> dict[str, Any]:
         if killed and left in met:
             continue
         met.add(left)
-        state = look(Registry(work))
-        if state not in seen:
+        if (state := look(Registry(work))) not in seen:
             seen.append(state)
         if not killed:
             return {"seen": seen, "steps": step}
@@ -85,8 +84,7 @@ def look(made: Registry) -> Any:
 
 def run(act: Callable[[], object], step: int) -> bool:
     """Whether a process was killed at that step of `act`, rather than come to its end."""
-    pid = os.fork()
-    if pid == 0:
+    if (pid := os.fork()) == 0:
         left = step
 
         def line(_frame: FrameType, event: str, _arg: Any) -> Any:

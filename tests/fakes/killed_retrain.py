@@ -43,8 +43,7 @@ class Site:
 
     def run(self, before: Callable[[], object] = lambda: None) -> int:
         """Exit status of one run."""
-        pid = os.fork()
-        if pid == 0:
+        if (pid := os.fork()) == 0:
             os._exit(self._as_child(before))
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

@@ -116,8 +116,7 @@ class KubeApi:
         if folder.endswith("/pods") and self.webhook is not None:
             item = self._admitted(item, None, "somebody")
         with self._lock:
-            path = f"{folder}/{metadata['name']}"
-            if path in self.objects:
+            if (path := f"{folder}/{metadata['name']}") in self.objects:
                 raise RefusedError(409, "AlreadyExists")
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             made = item["metadata"]
@@ -199,8 +198,7 @@ class KubeApi:
 
     def watch(self, path: str, query: Mapping[str, str]) -> Iterator[Object]:
         """Events of a list since a version."""
-        since = int(query.get("resourceVersion") or 0)
-        if since < self._oldest:
+        if (since := int(query.get("resourceVersion") or 0)) < self._oldest:
             yield {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
             return
         events: queue.SimpleQueue[Object | None] = queue.SimpleQueue()

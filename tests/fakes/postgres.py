@@ -51,8 +51,7 @@ class Server:
 @contextmanager
 def running_server() -> Generator[Server]:
     """A running server; its folder is outside pytest's, which user postgres may not enter."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
+    if not (found := sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))):
         pytest.skip("no PostgreSQL server programs in /usr/lib/postgresql (package postgresql)")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

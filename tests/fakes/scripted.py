@@ -52,8 +52,7 @@ class ScriptedSource:
 
     def _counted_j(self) -> float | None:
         while (self._ticks + 1) * 0.1 <= self.clock.now_s():
-            power_w = (self.counter_power or self.power)(self._ticks * 0.1)
-            if power_w is None:
+            if (power_w := (self.counter_power or self.power)(self._ticks * 0.1)) is None:
                 return None
             self._energy_j += 0.1 * power_w
             self._ticks += 1

@@ -24,6 +24,7 @@ from advisor_models.model_predictor import HEADS, Head
 from advisor_models.registry import (
     SCHEMA,
     SPLIT,
+    UNCAPPED as WITHOUT_LIMITS,
     Artefact,
     DatasetFacts,
     LearnerSettings,
@@ -35,7 +36,6 @@ from advisor_models.registry import (
     trees_file,
     write_artefact,
 )
-from advisor_models.registry import UNCAPPED as WITHOUT_LIMITS
 from advisor_training.learners import PriorRegressor, Regressors
 from advisor_training.train import forest_bytes
 

@@ -71,8 +71,7 @@ class MadeUpCard:
 
     def lines(self) -> list[list[Any]]:
         draw = np.random.default_rng(self.seed)
-        stages = self.stages
-        if stages is None:
+        if (stages := self.stages) is None:
             every = *steps_and_bursts(self.seed), *waves(self._wave_period_s(), self.seed)
             stages = shorter(every)
         events, length_s, waves_at_s = _events(stages)

@@ -3,23 +3,49 @@
 import dataclasses
 import json
 import math
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flat_records import changed
 from in_process import Api, error_of, running
+from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
+from made_up_kernel import record
 from reading import answer_of
+from scripted_http import Reply, scripted_http
 from store_points import observation
 
+from advisor.client import Client
 from advisor.core.records import PairPoint, SoloPoint
+from advisor.errors import StoreError
 from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
 from advisor.runtime.processes import wait_until
-from advisor.wire.lists import AuditLog, JobList, JobRow, Observations, PairPoints, ProfilePoints
+from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record
+from advisor.wire.lists import (
+    AuditLog,
+    JobList,
+    JobRow,
+    ModelList,
+    Observations,
+    PairPoints,
+    ProfilePoints,
+)
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_models.registry import (
+    BUNDLED,
+    Artefact,
+    Registry,
+    read_manifest,
+    sha256,
+    write_artefact,
+)
 
 ASKED = {"jobs": [{"job": "mine"}, {"job": "gemm"}]}
 OF_FFT = {"jobs": [{"job": "fft"}, {"job": "gemm"}]}
@@ -285,3 +311,184 @@ def _alone(api: Api) -> float:
 
 def _whole_rate(points: list[SoloPoint]) -> float:
     return next(point.rate for point in points if point.share_percent == 100)
+
+
+# Records of sensors and measured kernels over HTTP: of this host, and those that are bundled.
+
+
+SENSORS, KERNELS = "/v1/power/sensors", "/v1/power/kernels"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which one sensor and one kernel were measured."""
+    keep_record(record(), tmp_path / "home")
+    kernel_report(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def power_api(home: Path, bundled_power: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setattr(FOLDER_OF_BUNDLED, lambda: bundled_power)
+    with running(home) as power_api:
+        yield power_api
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "name", "count"),
+    [(SENSORS, "sensors", 2), (KERNELS, "kernels", 3)],
+)
+def test_pages_have_each_one_once(power_api: Api, path: str, name: str, count: int) -> None:
+    """The newest first, whatever is measured at the same moment."""
+    page: dict[str, Any] = power_api.get(path, limit=1)
+    found: list[Any] = page[name]
+    while page["next"]:
+        page = power_api.get(path, limit=1, cursor=page["next"])
+        found += page[name]
+    assert (len(found), found) == (count, power_api.get(path)[name])
+    moments = [one["measured_at"] for one in found]
+    assert moments == sorted(moments, reverse=True)
+
+
+def test_by_gpu_model_and_moment(power_api: Api) -> None:
+    assert power_api.get(SENSORS, gpu_model="Fake H200")["sensors"] == [to_plain(record())]
+    assert power_api.get(KERNELS, gpu_model="NVIDIA H200") == {"kernels": [], "next": None}
+    assert power_api.get(KERNELS, before="2020-01-01")["kernels"] == []
+    assert error_of(power_api.ask("GET", KERNELS, params={"job": "gemm"}))[0] == 422
+    assert error_of(power_api.ask("GET", SENSORS, params={"cursor": "x"}))[0] == 422
+
+
+def test_damaged_files_are_named(power_api: Api, home: Path) -> None:
+    (file,) = (home / SENSOR_RECORDS.name).glob("*.json")
+    file.write_text("{}")
+    assert error_of(power_api.ask("GET", SENSORS))[1] == StoreError.code
+    file.unlink()
+    keep_record(replace(record(), measured_at="yesterday"), home)
+    assert error_of(power_api.ask("GET", SENSORS))[1] == StoreError.code
+
+
+def test_client_goes_through_all_pages() -> None:
+    first, second = record(), replace(record(), gpu_uuid="GPU-2")
+    pages: list[dict[str, Any]] = [
+        {"sensors": [to_plain(first) | {"newer": 1}], "next": "5.0"},
+        {"sensors": [to_plain(second)], "next": None},
+        {"kernels": [], "next": None},
+    ]
+    with scripted_http() as scripted, Client(scripted.url) as client:
+        scripted.will(*(Reply(body=page) for page in pages))
+        assert client.sensors(gpu_model="Fake H200") == (first, second)
+        assert client.kernels(gpu_model="Fake H200") == ()
+    asked = [seen.path for seen in scripted.seen]
+    assert asked[0] == "/v1/power/sensors?gpu_model=Fake+H200"
+    assert asked[1].endswith("&cursor=5.0")
+    assert asked[2] == "/v1/power/kernels?gpu_model=Fake+H200"
+
+
+# Models over HTTP: listing, promoting and rolling back, with copies of the bundled model.
+
+
+@pytest.fixture
+def two_models(tmp_path: Path) -> Iterator[Api]:
+    """A service on a new home with two models next to the bundled one."""
+    home = tmp_path / "home"
+    add_model(home, "v1", evaluation={"jobs": [{"job": "fft"}]})
+    add_model(home, "v2")
+    with running(home) as two_models:
+        yield two_models
+
+
+@pytest.fixture
+def admin(two_models: Api) -> str:
+    return two_models.token("admin")
+
+
+def add_model(home: Path, version: str, evaluation: Any = None) -> None:
+    folder = home.parent / f"trained-{version}"
+    shutil.copytree(BUNDLED, folder)
+    manifest = read_manifest(folder)
+    files = {name: hash_ for name, hash_ in manifest.files.items() if name != "evaluation.json"}
+    if evaluation:
+        text = json.dumps(evaluation).encode()
+        (folder / "evaluation.json").write_bytes(text)
+        files["evaluation.json"] = sha256(text)
+    write_artefact(
+        folder, Artefact(dataclasses.replace(manifest, version=version, files=files), {})
+    )
+    Registry(home / "models").add(folder)
+
+
+def version_of_answer(two_models: Api) -> str:
+    return two_models.post("/v1/recommendations", OF_FFT)["model"]["version"]
+
+
+def test_promotion_and_rollback_count_at_once(two_models: Api, admin: str) -> None:
+    bundled = version_of_answer(two_models)
+    done = two_models.post("/v1/models/v1/promote", None, admin)
+    assert done == {"champion": "v1", "replaced": "bundled"}
+    assert version_of_answer(two_models) == "v1"
+    done = two_models.post("/v1/models/rollback", None, admin)
+    assert done == {"champion": "bundled", "replaced": "v1"}
+    assert version_of_answer(two_models) == bundled
+    assert error_of(two_models.ask("POST", "/v1/models/rollback", admin))[:2] == (409, "conflict")
+
+
+def test_models_are_listed_with_their_history(two_models: Api, admin: str) -> None:
+    """The champion first; every change is there with what it replaced, the newest first."""
+    two_models.post("/v1/models/v2/promote", None, admin)
+    two_models.post("/v1/models/bundled/promote", None, admin)
+    listed = two_models.get("/v1/models")
+    read(ModelList, json.dumps(listed))
+    first = listed["models"][0]
+    assert (first["model"], first["champion"]) == ("bundled", True)
+    assert {row["model"] for row in listed["models"]} == {"bundled", "v1", "v2"}
+    changes = [(c["action"], c["version"], c["replaced"]) for c in listed["history"]]
+    assert changes == [("promote", "bundled", "v2"), ("promote", "v2", "bundled")]
+    assert len(two_models.get("/v1/models", limit=1)["history"]) == 1
+
+
+def test_damaged_model_spoils_neither_the_list_nor_the_service(
+    two_models: Api, admin: str, tmp_path: Path
+) -> None:
+    """It is listed with its fault, cannot be promoted, and answers go on by the champion."""
+    (tmp_path / "home/models/versions/v1/power.trees").write_bytes(b"damaged")
+    rows = {row["model"]: row for row in two_models.get("/v1/models")["models"]}
+    assert "SHA-256" in rows["v1"]["error"]
+    for method, path in (("POST", "/v1/models/v1/promote"), ("GET", "/v1/models/v1")):
+        assert error_of(two_models.ask(method, path, admin))[:2] == (503, "model")
+    assert version_of_answer(two_models) == read_manifest(BUNDLED).version
+    outcomes = [entry["outcome"] for entry in two_models.get("/v1/audit", admin)["entries"]]
+    assert outcomes == ["model", "begun"]
+
+
+def test_evaluation_is_served_where_the_model_carries_it(two_models: Api) -> None:
+    assert two_models.ask("GET", "/v1/models/v1/evaluation").json() == {"jobs": [{"job": "fft"}]}
+    assert error_of(two_models.ask("GET", "/v1/models/v2/evaluation"))[:2] == (404, "not-found")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["v3", "..", ".adding-v1", "v1%2F..%2Fv2"])
+def test_names_that_are_no_models(two_models: Api, admin: str, name: str) -> None:
+    status, code, _ = error_of(two_models.ask("POST", f"/v1/models/{name}/promote", admin))
+    assert (status, code) in {(404, "not-found"), (422, "bad-input"), (405, "method-not-allowed")}
+    assert two_models.get("/v1/models")["history"] == []
+
+
+# promotions under load, by the script whose figures docs/models.md has
+
+
+SCRIPT = Path(__file__).parents[2] / "docs/measurements/reload_under_load.py"
+
+
+@pytest.mark.slow
+def test_no_request_fails_and_no_answer_has_fields_of_two_models() -> None:
+    """Each answer is byte for byte that of one model, and each promotion is taken up."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--promotions", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["promotions"] == 2
+    assert found["requests"] > 50
+    assert (found["failed"], found["mixed"], found["not_taken_up"]) == (0, 0, 0)

@@ -3,19 +3,25 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, Said
+from command_line import Advisor, Said, refusal
+from other_user import mallory_does, shared_folder
 from reading import answer_of
 from store_points import observation, pair_point, point
 
 from advisor import __version__
 from advisor.core.records import SoloPoint
+from advisor.errors import UnsafeFileError
 from advisor.formats.rows import column_types
+from advisor.settings import KEYS, read_settings
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
+from advisor_data.state import open_service_state
 
 POINTS = [
     point(number, share_percent=share, rate=share * 2, power_w=300.5, flags=flags)
@@ -221,3 +227,165 @@ def test_each_kind_of_error_has_its_code(advisor: Advisor, monkeypatch: pytest.M
     monkeypatch.setenv("ADVISOR_DATABASE_URL", "sqlite:////dev/null/x.db")
     done = advisor("jobs", "--json")
     assert (error_of(done)["code"], done.code) == ("store", 7)
+
+
+# `advisor config`: what holds and why, and a file that only its user may have written.
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "config/advisor").mkdir(parents=True)
+    return tmp_path / "config/advisor/config.toml"
+
+
+def test_environment_goes_before_the_file_and_that_before_the_default(
+    advisor: Advisor, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option goes before all three; programs read the same keys."""
+    file.write_text(
+        'min_speed = 0.99\nchance = 0.8\nkwh = 0.15\nkeep_audit_days = 0\njobs = "/else"\n'
+    )
+    monkeypatch.setenv("ADVISOR_KWH", "0.25")
+    monkeypatch.setenv("ADVISOR_JOBS", "")
+    answer = json.loads(advisor("config", "--json").out)
+    assert answer["file"] == str(file)
+    rows = {row.pop("name"): row for row in answer["settings"]}
+    assert list(rows) == list(KEYS)
+    assert {name: list(row.values()) for name, row in rows.items()}.items() > {
+        "objective": ["cost", "default", "ADVISOR_OBJECTIVE"],
+        "min_speed": [0.99, "file", "ADVISOR_MIN_SPEED"],
+        "chance": [0.8, "file", "ADVISOR_CHANCE"],
+        "kwh": [0.25, "environment", "ADVISOR_KWH"],
+        "host_w": [0.0, "default", "ADVISOR_HOST_W"],
+        "jobs": ["/else", "file", "ADVISOR_JOBS"],
+    }.items()
+    assert set(rows["home"]) == {"value", "set_by", "variable"}
+    assert rows["keep_audit_days"]["value"] is None
+    assert f"file, read: {file}" in advisor("config").out
+    asked = ("recommend", "bert-serve-30", "triad")
+    assert advisor(*asked).out.startswith("DO NOT SHARE")
+    assert advisor(*asked, "--min-speed", "0").out.startswith("SHARE")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("min-speed = 0.5", "has no setting min-speed. write min_speed."),
+        ("colour = 1", "has no setting colour. write home, runtime_dir,"),
+        ("min_speed = 7", "config.toml is 7. give a number from 0 to 1."),
+        ('objective = "max"', "config.toml is max. did you mean max-min? Else give one of"),
+        ("kwh = true", "config.toml is True. write a number, or a text in quotes."),
+        ("[kwh]", "config.toml is {}. write a number"),
+        ("kwh = x", "config.toml cannot be read. Invalid value (at line 1, column 7)."),
+        ("\xff", "config.toml cannot be read."),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused(
+    advisor: Advisor, file: Path, text: str, said: str
+) -> None:
+    file.write_text(text, encoding="latin-1")
+    for words in (("config",), ("jobs",)):
+        done = advisor(*words)
+        assert done.code == 2
+        assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("kwh = 1", 0o666, "others may write to it"),
+        ('database_url = "sqlite:///x"', 0o644, "others may read its database_url"),
+        ('database_url = "sqlite:///x"', 0o600, ""),
+        ("kwh = 1", 0o644, ""),
+    ],
+)
+def test_a_file_that_others_may_have_written_is_refused(
+    file: Path, text: str, mode: int, said: str
+) -> None:
+    """It decides what runs, and a password in it is for nobody else."""
+    file.write_text(text)
+    file.chmod(mode)
+    where = {"XDG_CONFIG_HOME": str(file.parents[1])}
+    if not said:
+        read_settings(where)
+        return
+    with pytest.raises(UnsafeFileError, match=said):
+        read_settings(where)
+
+
+def test_the_file_of_another_user_is_refused() -> None:
+    with shared_folder() as shared:
+        mallory_does("mkdir", "-p", shared / ".config/advisor")
+        mallory_does("cp", os.devnull, shared / ".config/advisor/config.toml")
+        with pytest.raises(UnsafeFileError, match="belongs to user"):
+            read_settings({"HOME": str(shared)})
+
+
+# `advisor tokens` from outside.
+
+
+@pytest.fixture
+def tokens(advisor: Advisor) -> Callable[..., str]:
+    """Runs `advisor tokens` with these words; what it says on stdout, or on stderr if it fails."""
+
+    def call(*words: str) -> str:
+        done = advisor("tokens", *words)
+        return done.err if done.code else done.out
+
+    return call
+
+
+def test_a_secret_is_printed_once_alone_on_stdout(
+    tokens: Callable[..., str], tmp_path: Path
+) -> None:
+    """`SECRET=$(advisor tokens create ..)` works, and no other command shows it again."""
+    secret = tokens("create", "ci", "--scope", "launch", "--scope", "read").strip()
+    shown = tokens("list") + tokens("list", "--json")
+    assert ("ci" in shown, secret.removeprefix("adv_") in shown) == (True, False)
+    with open_service_state(None, tmp_path / "home") as state:
+        token, (entry,) = state.find_tokens([secret])[secret], state.audit_log()
+    assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
+    assert (entry.action, entry.subject, entry.outcome) == ("token.create", "ci", "ok")
+    assert (entry.who.startswith("user id "), secret in str(entry)) == (True, False)
+
+
+def test_json_has_the_keys_that_programs_read(tokens: Callable[..., str], tmp_path: Path) -> None:
+    """The same keys in both commands; only `create` has the secret."""
+    assert answer_of(tokens("list", "--json")) == {"tokens": []}
+    assert "advisor tokens create" in tokens("list")
+    made = answer_of(tokens("create", "ci", "--scope", "read", "--days", "90", "--json"))
+    secret = made.pop("secret")
+    assert list(made) == ["name", "scopes", "created_at", "expires_at", "revoked_at", "state"]
+    assert answer_of(tokens("list", "--json")) == {"tokens": [made]}
+    end = datetime.fromisoformat(made["expires_at"])
+    assert abs(end - datetime.now(UTC) - timedelta(days=90)) < timedelta(minutes=2)
+    assert answer_of(tokens("revoke", "ci", "--json")) == {"revoked": "ci"}
+    (listed,) = answer_of(tokens("list", "--json"))["tokens"]
+    assert listed["state"] == "revoked"
+    with open_service_state(None, tmp_path / "home") as state:
+        assert state.find_tokens([secret]).get(secret) is None
+        assert state.audit_log()[0].action == "token.revoke"
+
+
+def test_mistakes_have_their_remedy(tokens: Callable[..., str]) -> None:
+    """A name that is taken, a scope that is none, a token that is not there."""
+    tokens("create", "ci", "--scope", "read")
+    assert "advisor tokens revoke ci" in tokens("create", "ci", "--scope", "read")
+    assert "read, write, launch, admin" in tokens("create", "other", "--scope", "everything")
+    assert "advisor tokens list" in tokens("revoke", "nobody")
+
+
+def test_a_token_comes_back_with_a_copy(
+    advisor: Advisor, tokens: Callable[..., str], tmp_path: Path
+) -> None:
+    """As docs/state.md says: a backup, a refusal, and a restore with its flag."""
+    copy = tmp_path / "copy.db"
+    secret = tokens("create", "ci", "--scope", "read").strip()
+    said = advisor("data", "backup", "copy.db").out
+    assert said == f"{copy.stat().st_size} bytes written to copy.db\n"
+    tokens("revoke", "ci")
+    assert "--overwrite" in refusal(advisor("data", "restore", "copy.db"))
+    done = advisor("data", "restore", "copy.db", "--overwrite", "--json")
+    assert answer_of(done.out) == {"restored": "copy.db"}
+    with open_service_state(None, tmp_path / "home") as state:
+        assert state.find_tokens([secret]).get(secret) is not None

@@ -1,33 +1,39 @@
 """The chooser against an API server that refuses, forgets and changes things under it."""
 
+import contextlib
+import copy
+import http.client
+import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
+from certificates import Made, make_certificate
 from kube_answers import ANSWER
 from kube_api import cluster_at, kube_api
 from kube_objects import Call, KubeApi, RefusedError
-from kube_serving import admitted, kube_serving, make_node, pod_of, said
+from kube_serving import KubeServed, admitted, kube_serving, make_node, pod_of, said
 from scripted_http import Reply, scripted_http
+from serving import serving
 from waiting import eventually
 
 from advisor.client import Client
-from advisor_kubernetes import names
-from advisor_kubernetes import serve as lease
+from advisor_kubernetes import names, serve as lease
 from advisor_kubernetes.cluster import NODES
 from advisor_kubernetes.pairing import Policy
 from advisor_kubernetes.serve import Choosing
 from advisor_node.advice import Answer, AskAdvice, Question, Together
-
-pytestmark = pytest.mark.slow
 
 ANY = Policy()
 
@@ -105,6 +111,7 @@ def is_pod_patch(call: Call) -> bool:
     return call.method == "PATCH" and "/pods/" in call.path
 
 
+@pytest.mark.slow
 def test_write_that_comes_too_late_is_made_again(api: KubeApi) -> None:
     """The pod changes between the look and the write, really: the API server says 409."""
     changed: list[str] = []
@@ -123,6 +130,7 @@ def test_write_that_comes_too_late_is_made_again(api: KubeApi) -> None:
     assert api.pod("a")["metadata"]["labels"]["advisor.dev/managed"] == "true"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_lease")
 def test_a_write_ends_before_the_lease(api: KubeApi) -> None:
     """Else an API server that hangs would take it when another process chooses already."""
@@ -145,6 +153,7 @@ def test_a_write_ends_before_the_lease(api: KubeApi) -> None:
     assert began_s[1] - began_s[0] < 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_lease")
 def test_chooser_killed_between_the_two_patches(api: KubeApi, tmp_path: Path) -> None:
     """Kill -9 after the first patch: the next chooser writes the second pod from the first."""
@@ -178,6 +187,7 @@ def test_chooser_killed_between_the_two_patches(api: KubeApi, tmp_path: Path) ->
     assert notes(api, second)[names.GPU_UUID] == "GPU-1"
 
 
+@pytest.mark.slow
 def test_a_pod_deleted_before_its_patch_is_a_conflict(api: KubeApi) -> None:
     """The API server says 404; a later pod of that name is another, and shares as any other."""
     deleted: list[str] = []
@@ -196,6 +206,7 @@ def test_a_pod_deleted_before_its_patch_is_a_conflict(api: KubeApi) -> None:
     assert shares(api, "a", "b") == ["26", "50"]
 
 
+@pytest.mark.slow
 def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
     """A server that restarts ends them; one that has forgotten the past says 410."""
     with choosing(api) as found:
@@ -209,6 +220,7 @@ def test_watches_that_break_lose_nothing(api: KubeApi) -> None:
             assert notes(api, names_[0])[names.PARTNER] == f"default/{names_[1]}"
 
 
+@pytest.mark.slow
 def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -229,6 +241,7 @@ def metric_of(found: Choosing, outcome: str) -> float:
     return metric(found, f'advisor_kubernetes_pods_decided_total{{outcome="{outcome}"}}')
 
 
+@pytest.mark.slow
 def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
     def refuse(call: Call) -> None:
         if is_pod_patch(call) and call.path.endswith("/stuck"):
@@ -249,6 +262,7 @@ def test_pods_that_cannot_be_read_or_written_stop_nobody(api: KubeApi) -> None:
     assert notes(api, "a")[names.PARTNER] == "default/b"
 
 
+@pytest.mark.slow
 def test_one_of_two_chooses(api: KubeApi) -> None:
     """The Lease says which; when it ends in good order the other takes over at once."""
     with choosing(api) as second:
@@ -263,6 +277,7 @@ def test_one_of_two_chooses(api: KubeApi) -> None:
     assert api.get(path)["spec"]["holderIdentity"] == ""
 
 
+@pytest.mark.slow
 def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
     api.change(f"{NODES}/node-1", {"status": {"allocatable": {"nvidia.com/gpu": "8"}}})
     with choosing(api) as found:
@@ -272,6 +287,7 @@ def test_node_whose_device_plugin_offers_gpus_is_told_of(api: KubeApi) -> None:
         assert not found.is_full
 
 
+@pytest.mark.slow
 def test_every_process_knows_when_no_gpu_is_free(api: KubeApi) -> None:
     with choosing(api) as first, choosing(api) as second:
         eventually(lambda: first.ready and second.ready)
@@ -280,3 +296,177 @@ def test_every_process_knows_when_no_gpu_is_free(api: KubeApi) -> None:
         eventually(lambda: first.is_full and second.is_full)
         api.delete(f"{PODS}/a")
         eventually(lambda: not first.is_full and not second.is_full)
+
+
+# A real `advisor kubernetes serve` over TLS, beside a real `advisor serve`, in a small cluster.
+
+
+FIXTURES = Path(__file__).parents[1] / "fixtures/kubernetes"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KubeApi, KubeServed]]:
+    """A cluster without nodes, its webhook, and the service with the bundled data."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "service").mkdir()
+    with (
+        serving(folder / "service") as service,
+        kube_api() as emptied,
+        kube_serving(folder, emptied, service.url) as served,
+    ):
+        eventually(lambda: served.ask("/readyz").status == 200)
+        emptied.webhook = served.webhook
+        yield emptied, served
+
+
+@pytest.fixture
+def emptied(cluster: tuple[KubeApi, KubeServed]) -> Iterator[KubeApi]:
+    """The cluster, emptied at the end."""
+    yield cluster[0]
+    for path in [p for p in cluster[0].objects if p.split("/")[-2] in KEPT]:
+        cluster[0].delete(path)
+
+
+@pytest.fixture
+def served(cluster: tuple[KubeApi, KubeServed]) -> KubeServed:
+    return cluster[1]
+
+
+KEPT = ("pods", "nodes", "resourcequotas")
+
+
+def recorded(name: str) -> Any:
+    return json.loads((FIXTURES / f"{name}.json").read_bytes())
+
+
+def gates(emptied: KubeApi, name: str) -> list[Any]:
+    return emptied.pod(name)["spec"].get("schedulingGates") or []
+
+
+def notes_of(emptied: KubeApi, name: str) -> dict[str, str]:
+    return emptied.pod(name)["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"{}", b"[" * 50_000])
+def test_nonsense_is_refused_without_a_trace(served: KubeServed, body: bytes) -> None:
+    reply = served.ask("/mutate", body)
+    assert (reply.status, reply.json["error"]["code"]) == (422, "bad-input")
+    assert "Traceback" not in served.log.read_text()
+
+
+def test_requests_are_bounded(served: KubeServed) -> None:
+    assert served.ask("/mutate", b" " * (4 * 1024 * 1024)).status == 413
+    assert served.ask("/mutate", b"{}", **{"Content-Type": "text/plain"}).status == 415
+    assert served.ask("/elsewhere").status == 404
+    assert served.ask("/mutate").status == 405
+    assert served.ask("/healthz", Authorization="Bearer x", Host="other.svc:443").status == 200
+
+
+def test_half_a_request_stops_nobody(served: KubeServed) -> None:
+    """A client that goes silent in its body, or in the handshake, holds its own connection only."""
+    port = urlsplit(served.url).port
+    context = ssl.create_default_context(cafile=str(served.tls.certificate))
+    with (
+        socket.create_connection(("127.0.0.1", port)),
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as slow,
+    ):
+        head = "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        assert served.ask("/mutate", recorded("admission-create-gpu-pod")).status == 200
+
+
+def status_for(served: KubeServed, body: bytes, shown: Made) -> int:
+    """The status of the answer to a caller that shows a certificate."""
+    context = ssl.create_default_context(cafile=str(served.tls.certificate))
+    context.load_cert_chain(*shown)
+    port = urlsplit(served.url).port
+    with contextlib.closing(
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    ) as connection:
+        connection.request("POST", "/mutate", body, {"Content-Type": "application/json"})
+        return connection.getresponse().status
+
+
+@pytest.mark.slow
+def test_only_the_api_server_is_answered_where_it_shows_a_certificate(
+    emptied: KubeApi, tmp_path: Path
+) -> None:
+    """Another certificate, or none, is refused; probes and metrics need none."""
+    ours, other = make_certificate(tmp_path, "emptied"), make_certificate(tmp_path, "other")
+    options = ("--client-ca", str(ours.certificate), "--log-level", "warning")
+    asked = json.dumps(recorded("admission-create-gpu-pod")).encode()
+    with kube_serving(tmp_path, emptied, "http://127.0.0.1:9", *options) as served:
+        assert served.ask("/mutate", asked).status == 403
+        assert status_for(served, asked, ours) == 200
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            status_for(served, asked, other)
+        assert served.ask("/healthz").status == 200
+
+
+@pytest.mark.slow
+def test_two_pods_go_from_admission_to_their_node(emptied: KubeApi, served: KubeServed) -> None:
+    for name, job in (("a", "mobilenet-train-b2"), ("b", "triad")):
+        emptied.create_pod(pod_of(name, job))
+        assert gates(emptied, name) == [{"name": "advisor.dev/split"}]
+    mine = {"metadata": {"annotations": {names.GPU_UUID: "GPU-9"}}}
+    with pytest.raises(RefusedError, match="cannot be changed"):
+        emptied.change("/api/v1/namespaces/default/pods/a", mine, who="me")
+    make_node(emptied, "node-0")
+    make_node(emptied, "node-1", "GPU-1")
+    eventually(lambda: not gates(emptied, "a") and not gates(emptied, "b"), served.log.read_text)
+    shares = sorted(float(notes_of(emptied, name)[names.SHARE_PERCENT]) for name in "ab")
+    # What the bundled model says of this pair on an H200, tested elsewhere: some limited split.
+    assert 0 < shares[0] < shares[1] <= 100
+    assert notes_of(emptied, "a")[names.PARTNER] == "default/b"
+    assert {notes_of(emptied, name)[names.GPU_UUID] for name in "ab"} == {"GPU-1"}
+    eventually(lambda: any("% of the SMs of GPU-1" in text for text in said(emptied, "b")))
+    for name in "ab":
+        assert emptied.pod(name)["spec"]["nodeSelector"] == {names.HOSTNAME: "node-1.example"}
+
+
+def test_pod_that_another_scheduler_places_is_advised(emptied: KubeApi, served: KubeServed) -> None:
+    """By the real service while the API server waits; a job that nobody knows is as it was."""
+    found = emptied.create_pod(
+        pod_of("a", "triad", placed_by="hami", **{"with": "mobilenet-train-b2"}, user=1000)
+    )
+    share = float(found["metadata"]["annotations"][names.ADVISED_SHARE])
+    assert 0 < share < 100
+    limits = found["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpucores"] == f"{share:.0f}"
+    assert not gates(emptied, "a")
+    other = pod_of("b", "nobody", placed_by="hami", **{"with": "triad"}, user=1000)
+    assert emptied.create_pod(other)["spec"] == other["spec"]
+
+
+def test_quota_on_whole_gpus_is_not_passed_by(emptied: KubeApi, served: KubeServed) -> None:
+    """A namespace that may have no GPU gets none by an annotation, and is told so."""
+    emptied.create("/api/v1/namespaces/poor/resourcequotas", {
+        "metadata": {"name": "gpus"}, "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
+    })  # fmt: skip
+    make_node(emptied, "node-1", "GPU-1")
+    pods = "/api/v1/namespaces/poor/pods"
+    emptied.create(pods, pod_of("a", "triad", max_wait_s="0"))
+    eventually(lambda: any("is for no GPU" in text for text in said(emptied, "a")))
+    assert emptied.get(f"{pods}/a")["spec"]["schedulingGates"]
+
+
+@pytest.mark.slow
+def test_certificate_is_renewed_in_the_running_process(served: KubeServed, tmp_path: Path) -> None:
+    """New connections see the new certificate; half a change leaves the old one in use."""
+    before = [copy.copy(path.read_bytes()) for path in served.tls]
+    new = make_certificate(tmp_path, "new")
+    try:
+        shutil.copy(new.certificate, served.tls.certificate)
+        eventually(lambda: "the old one stays" in served.log.read_text())
+        assert _shown(served) == before[0].decode()
+        shutil.copy(new.key, served.tls.key)
+        eventually(lambda: _shown(served) == new.certificate.read_text())
+    finally:
+        for path, text in zip(served.tls, before, strict=True):
+            path.write_bytes(text)
+        eventually(lambda: _shown(served) == before[0].decode())
+
+
+def _shown(served: KubeServed) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", urlsplit(served.url).port or 0))

@@ -26,8 +26,7 @@ from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
 from advisor.launch.folder import History, JobHistory
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, Ledger, Saved
-from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL, bundled_solo_points
 from advisor_models.registry import BUNDLED, Artefact, Registry, read_artefact, write_artefact
 from advisor_training.evaluation import JobFigures
 
@@ -411,8 +410,7 @@ def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
     assert visit.text("#said").startswith("100/")
     read = visit.page.locator(".charts figure svg .text-now").all_text_contents()
     keys = ("speed_1", "speed_2", "power_w", "energy_saved", "stp")
-    shown = [visit.text(f"#readout [data-key={key}]") for key in keys]
-    assert read == shown
+    assert read == [visit.text(f"#readout [data-key={key}]") for key in keys]
 
 
 def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:

@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,8 +148,7 @@ def test_expected_power_of_operands(modelled: Advisor) -> None:
 @pytest.fixture(scope="module")
 def tensors(with_input_model: Path) -> Path:
     """Three matrices of bf16, one of them small, and one of a type that no product computes in."""
-    random = np.random.default_rng(0)
-    bits = random.integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)
+    bits = np.random.default_rng(0).integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)
     tensors: dict[str, Any] = {
         "[red]dense": bits.view(ml_dtypes.bfloat16),
         "zeros": np.zeros((1024, 1024), ml_dtypes.bfloat16),
@@ -324,3 +326,80 @@ def test_ctrl_c_shows_what_was_looked_at(
     assert said.code == 130
     found = answer_of(said.out)
     assert (len(found["matrices"]), found["not_reached"]) == (1, 2)
+
+
+# Who asks nothing of power by kernels, inputs, sensors or components loads nothing of it.
+
+
+FAKES = Path(__file__).parents[1] / "fakes"
+PAIR = ("bert-infer", "triad")
+GPU_MODEL = "NVIDIA H200"
+
+SERVES = f"""
+import sys
+from pathlib import Path
+from in_process import running
+jobs = [{{"job": job}} for job in {PAIR!r}]
+with running(Path("home")) as api:
+    assert api.post("/v1/recommendations", {{"jobs": jobs, "gpu_model": {GPU_MODEL!r}}})["verdict"]
+    assert api.post("/v1/placements", {{"jobs": jobs, "gpus": 1}})["sets"]
+    assert api.get("/v1/profiles/triad")
+    tell()
+    # It does load the wing then: the check above can fail.
+    assert api.get("/v1/profiles/triad/components")["shares"]
+tell()
+"""
+
+LAUNCHES = f"""
+import sys
+from advisor_cli.app import main
+words = ["launch", *{PAIR!r}, "--dry-run", "--gpu-model", {GPU_MODEL!r}]
+for how in (["--split", "50/50"], ["--min-speed", "0"]):
+    sys.argv = ["advisor", *words, *how]
+    try:
+        main()
+    except SystemExit as stopped:
+        assert not stopped.code, stopped.code
+    tell()
+"""
+
+TELL = """
+import sys
+def tell():
+    of_power = [name for name in sys.modules if name.split(".")[0] == "advisor_power"]
+    print("loaded:", *sorted(of_power))
+"""
+
+
+def loaded(folder: Path, code: str) -> list[list[str]]:
+    """What a process of its own has loaded of the power wing whenever it tells."""
+    (folder / "jobs").mkdir()
+    for name in PAIR:
+        text = '{command: "true", progress: {kind: counter, unit: steps}}'
+        (folder / "jobs" / f"{name}.yaml").write_text(text)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
+    home = {"ADVISOR_HOME": str(folder / "home"), "ADVISOR_JOBS": str(folder / "jobs")}
+    done = subprocess.run(
+        [sys.executable, "-c", TELL + code],
+        cwd=folder,
+        env={**kept, **home, "PYTHONPATH": str(FAKES)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("loaded:")]
+    return [line.split()[1:] for line in told]
+
+
+@pytest.mark.slow
+def test_a_service(tmp_path: Path) -> None:
+    before, after = loaded(tmp_path, SERVES)
+    assert before == []
+    assert "advisor_power.components" in after
+
+
+@pytest.mark.slow
+def test_a_launch(tmp_path: Path) -> None:
+    assert loaded(tmp_path, LAUNCHES) == [[], []]

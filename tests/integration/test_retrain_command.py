@@ -1,6 +1,8 @@
 """`advisor retrain` as cron calls it, on a store of made-up points and the bundled model."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from command_line import Advisor, answered, in_this_process
 from new_database import keep
 from retraining import BUNDLED_POINTS, NEW_POINTS, bundled_model, few_trees, launched
 
+from advisor.errors import StoreError
 from advisor_data import open_store
 from advisor_models import registry
 from advisor_training import retrain as collected
@@ -106,3 +109,30 @@ def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:
     done = advisor("retrain", "--metrics", "no/such/folder/advisor.prom")
     assert done.code == 7
     assert "the run itself came to its end" in done.err
+
+
+# Runs of retraining that are killed, or that meet a full disk: the champion serves on.
+
+
+FAKES = Path(retraining.__file__).parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("points", [2, pytest.param(10, marks=pytest.mark.nightly)])
+def test_killed_at_random_points(tmp_path: Path, points: int) -> None:
+    """The old or the new champion, versions that are whole, and a next run that comes to its end.
+
+    A process that may write no file of the size of a model ends as on a full disk.
+    """
+    done = subprocess.run(
+        [sys.executable, FAKES / "killed_retrain.py", tmp_path, str(points), "7"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    versions, champion = found["after"]
+    assert (versions, len(found["seen"])) == ([champion], points)
+    assert found["changes"] > 10
+    for seen in found["seen"]:
+        assert seen in ([[], "bundled"], [versions, "bundled"], [versions, champion])
+    assert (found["full"], found["left_when_full"]) == (StoreError.exit_code, [[[], "bundled"], []])

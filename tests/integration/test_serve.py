@@ -1,28 +1,35 @@
 """The service as a real process: what it tells, who may ask, how it starts and ends."""
 
+import contextlib
 import grp
+import http.client
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import postgres
 import pytest
+from certificates import Made, make_certificate
 from forked import Forked, run_forked, start_forked
-from raw_server import JSON, RawServer, environment, raw_server
+from raw_server import JSON, Answer, RawServer, environment, raw_server, raw_server_with
 from reading import some
 from waiting import PATIENCE_S
 
 from advisor.client import ApiError, Client
-from advisor.runtime.processes import wait_until
+from advisor.runtime.processes import cpu_s, descendants, is_stopped, wait_until
 from advisor.settings import read_settings
 from advisor_api.routes.pages import CONTRACT, PAGES
 from advisor_api.server import Systemd
@@ -350,3 +357,121 @@ def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str],
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# The service as a real process under clients that hold on, TLS, and a database that goes away.
+
+
+# clients that hold on
+
+
+@pytest.mark.slow
+def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+    """The service looks after that by itself, many times a second."""
+    with raw_server_with(tmp_path / "home", header_s=1.0) as served, served.connect() as client:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+        assert time.monotonic() - began > 0.5
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.slow
+def test_tls_works_and_plain_http_ends_cleanly(files: Made, tmp_path: Path) -> None:
+    """With TLS an address that is not loopback is allowed; reading then needs a token."""
+    options = [f"--tls-certificate={files.certificate}", f"--tls-key={files.key}"]
+    trusting = ssl.create_default_context(cafile=files.certificate)
+    with raw_server(tmp_path / "home", *options, "--host", "0.0.0.0") as served:
+        assert served.ask("GET", "/healthz", tls=trusting).status == 200
+        assert served.ask("GET", "/v1/jobs", tls=trusting).status == 401
+        assert served.ask("GET", "/metrics", tls=trusting).status == 401
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            served.ask("GET", "/healthz")
+        assert served.ask("GET", "/healthz", tls=trusting).status == 200
+        assert "Traceback" not in served.log.read_text()
+
+
+# the database
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_the_database_goes_and_comes_back(
+    postgres_server: postgres.Server, postgres_url: str, tmp_path: Path
+) -> None:
+    """Without its database the service lives, says so with a code, and goes on by itself."""
+    with raw_server(tmp_path / "home", url=postgres_url) as served:
+        assert served.ask("GET", "/readyz").status == 200
+        postgres_server.stop()
+        try:
+            assert wait_until(lambda: served.ask("GET", "/readyz").status == 503, 30)
+            answer = served.ask("GET", "/readyz")
+            assert (answer.code, b"database" in answer.body) == ("not-ready", True)
+            assert served.ask("GET", "/healthz").status == 200
+            refused = served.ask("GET", "/v1/profiles/triad")
+            token = {"Authorization": "Bearer adv_" + "x" * 43}
+            for told in (refused, served.ask("GET", "/v1/jobs", headers=token)):
+                assert (told.status, told.code) == (503, "store")
+                assert b"postgres" not in told.body
+        finally:
+            postgres_server.start()
+        assert wait_until(lambda: served.ask("GET", "/readyz").status == 200, 30)
+        assert served.ask("GET", "/v1/profiles/triad").status in (200, 404)
+
+
+# Placements that take long: one that is killed, and what is left of one when the service ends.
+
+
+NAMES = ("fft", "gemm", "triad", "walsh")
+LONG_QUEUE = {"jobs": [{"job": job, "count": 20_000, "work_s": 60.0} for job in NAMES]}
+SHORT_QUEUE = {"jobs": [{"job": "fft", "count": 2}]}
+
+
+@pytest.mark.slow
+def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
+    """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
+    with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
+        assert _place(served, SHORT_QUEUE).status == 200
+        [pid] = descendants(served.process.pid)
+        os.kill(pid, signal.SIGSTOP)
+        asked, _ = _long(served, pool)
+        os.kill(pid, signal.SIGSTOP)
+        assert wait_until(lambda: not is_stopped(pid), 60)
+        assert not asked.done()
+        os.kill(pid, signal.SIGKILL)
+        assert asked.result(30).code == "process-ended"
+
+
+@pytest.mark.slow
+def test_no_placement_outlives_a_service_that_is_stopped(tmp_path: Path) -> None:
+    # It goes on with the placement, in vain, for as long as requests may end in.
+    with raw_server_with(tmp_path / "home", drain_s=1) as served, ThreadPoolExecutor() as pool:
+        asked, pid = _long(served, pool)
+        os.kill(served.process.pid, signal.SIGTERM)
+        assert wait_until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+        assert asked.exception(30) or asked.result().status in (200, 503)
+
+
+def _long(served: RawServer, pool: ThreadPoolExecutor) -> tuple[Future[Answer], int]:
+    """A placement that is worked out, and the process that does."""
+    asked = pool.submit(_place, served, LONG_QUEUE)
+
+    def at_work() -> list[int]:
+        # Starting takes most of a second of CPU time; what comes after it is the work.
+        return [pid for pid in descendants(served.process.pid) if cpu_s([pid]) > 1.5]
+
+    # It gives way to whatever else the machine does.
+    assert wait_until(lambda: asked.done() or bool(at_work()), 240)
+    assert not asked.done(), "it was placed before it could be looked at"
+    return asked, at_work()[0]
+
+
+def _place(served: RawServer, queue: Mapping[str, object]) -> Answer:
+    return served.ask("POST", "/v1/placements", json.dumps({**queue, "gpus": 100}).encode(), JSON)

@@ -82,11 +82,11 @@ from advisor_training.scoring import (
 from advisor_training.train import (
     add_pairs,
     carry_over,
+    fits as fits_of_others,
     gpu_models,
     mean_held,
     widenings,
 )
-from advisor_training.train import fits as fits_of_others
 
 HEADLINE = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, RAW_OBJECTIVE)
 """Objectives whose figures are always shown."""

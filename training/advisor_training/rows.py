@@ -47,8 +47,7 @@ from advisor.core.records import (
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.formats.rows import flat as flat_row
-from advisor.formats.rows import flat_name, to_row
+from advisor.formats.rows import flat as flat_row, flat_name, to_row
 from advisor.predict.features import Float32s, demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (

@@ -144,8 +144,7 @@ async def caller_of(authorization: bytes, address: str, tokens: TokenCache) -> C
     scheme, _, secret = authorization.decode("latin-1").partition(" ")
     if scheme.lower() != "bearer":
         raise _unauthorized("only bearer tokens are known here")
-    token = await tokens.find(secret.strip(), address)
-    if token is None:
+    if (token := await tokens.find(secret.strip(), address)) is None:
         raise _unauthorized("the token is wrong, expired or revoked", error="invalid_token")
     scopes = frozenset[str]().union(*(_IMPLIED[scope] for scope in token.scopes))
     return Caller(name=token.name, scopes=scopes)

@@ -46,9 +46,7 @@ class Connections:
             (self.kept, options.idle_s),
             (self.stuck, options.write_s),
         )
-        self.max_head_bytes = options.max_head_bytes
-        self.idle_s = options.idle_s
-        self._open = 0
+        self.max_head_bytes, self._open = options.max_head_bytes, 0
         metrics.open_connections.set_function(lambda: self._open)
 
     def admit(self, connection: "LimitedProtocol") -> bool:
@@ -60,8 +58,7 @@ class Connections:
         self._open += 1
         if self._open > self._most:
             self._metrics.refused_connections.inc()
-            waiting = [next(iter(q.items())) for q in (self.new, self.kept) if q]
-            if not waiting:
+            if not (waiting := [next(iter(q.items())) for q in (self.new, self.kept) if q]):
                 return False
             self._end(min(waiting, key=lambda pair: pair[1])[0])
         self.new[connection] = time.monotonic()
@@ -103,9 +100,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, {})
         self._all = connections
         self._in_head, self._head_bytes = True, 0
-        self._too_large = False
+        self._too_large = self._certified = False
         self._peer: Peer | None = None
-        self._certified = False
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection in, or end it; at a Unix socket the kernel says whose it is."""
@@ -272,8 +268,7 @@ def _of_whole_address(url: bytes) -> tuple[bytes, bytes]:
         raise ValueError(url)
     bare = b"[%s]" % parts.host if b":" in parts.host else parts.host
     host = b"%s:%d" % (bare, parts.port) if parts.port else bare
-    query = b"?" + parts.query if parts.query else b""
-    return (parts.path or b"/") + query, host
+    return (parts.path or b"/") + (b"?" + parts.query if parts.query else b""), host
 
 
 BACKLOG = 2048
@@ -351,9 +346,11 @@ def _tcp(options: ServeOptions) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
-        fix = "give an address of this host and a port that you may use: --host, --port"
-        if error.errno == errno.EADDRINUSE:
-            fix = "end the other process, or give another port: --port"
+        fix = (
+            "end the other process, or give another port: --port"
+            if error.errno == errno.EADDRINUSE
+            else "give an address of this host and a port that you may use: --host, --port"
+        )
         raise InputError(what, why=os.strerror(error.errno or 0), fix=fix) from error
 
 

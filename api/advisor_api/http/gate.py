@@ -68,8 +68,7 @@ class HttpMetrics:
     def count(self, route: str, method: str, status: int, duration_s: float) -> None:
         """Count an answer by the template of its path: names in paths make no new series."""
         key = (route, method, status)
-        children = self._children.get(key)
-        if children is None:
+        if (children := self._children.get(key)) is None:
             children = (self._requests.labels(*map(str, key)), self._latency.labels(route))
             self._children[key] = children
         children[0].inc()
@@ -195,8 +194,7 @@ class Gate:
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope
         # As long as it says to be, before it takes room: who sends slowly would keep others out.
-        counted = min(length_of(headers), most.bytes) // _BYTES_OF_A_REQUEST
-        if counted:
+        if counted := min(length_of(headers), most.bytes) // _BYTES_OF_A_REQUEST:
             self._rates.take(who, counted)
         body = await self._bodies.receive(headers, receive, most, is_here=is_here)
         if more := len(body) // _BYTES_OF_A_REQUEST - counted:
@@ -294,8 +292,7 @@ class _AccessLog:
         if not self._enabled:
             return
         now = time.time()
-        second = int(now)
-        if second != self._second:
+        if (second := int(now)) != self._second:
             self._second = second
             self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         # Anyone who asks without end would fill the log; /metrics counts all of them.

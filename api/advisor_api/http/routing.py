@@ -272,8 +272,7 @@ class _SentRoute(APIRoute):
         kind = cast("type[Any]", self.body_field.field_info.annotation)
 
         async def handler(request: Request) -> Response:
-            body = await request.body()
-            if not body:  # told as a field that is missing
+            if not (body := await request.body()):  # told as a field that is missing
                 return await usual(request)
             value, fault = None, None
             try:

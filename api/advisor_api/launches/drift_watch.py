@@ -46,8 +46,7 @@ class DriftWatch:
         )
         if not newest or state == self._seen:
             return
-        predictor = service.registry.open_champion()
-        settings = service.settings
+        predictor, settings = service.registry.open_champion(), service.settings
         found = experience_of(service.store, predictor, checks_of(settings), settings.home)
         service.engine.present.observed(found)
         for quantity in _QUANTITIES:
@@ -62,11 +61,10 @@ class DriftWatch:
             *((subject, BEGUN) for subject in sorted(there - known)),
             *((subject, ENDED) for subject in sorted(known - there)),
         ):
-            self._service.state.audit(
+            service.state.audit(
                 AuditEntry(at=now(), who=_WHO, action="drift", subject=subject, outcome=outcome)
             )
-        self._open = there
-        self._seen = state
+        self._open, self._seen = there, state
 
     def _begun(self) -> set[str]:
         """Drifts that an earlier service saw begin, and none end."""

@@ -56,13 +56,11 @@ class LaunchMetrics(Collector):
         """Take note of where a launch stands."""
         with self._lock:
             self._states[status.launch_id] = status.state
-            if status.silent_s is not None:
-                self._silent.add(status.launch_id)
-            else:
-                self._silent.discard(status.launch_id)
+            is_silent = status.silent_s is not None
+            (self._silent.add if is_silent else self._silent.discard)(status.launch_id)
             self._begin_counters(status)
             # What is old is shown to nobody as what a GPU does now.
-            if status.state == "running" and status.silent_s is None:
+            if status.state == "running" and not is_silent:
                 self._running[status.launch_id] = status
             else:
                 self._running.pop(status.launch_id, None)

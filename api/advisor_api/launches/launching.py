@@ -301,8 +301,7 @@ def find(service: Service, launch_id: str) -> LaunchStatus:
     """
     if folder := _folder_here(service, launch_id):
         return current_status(folder)
-    row = service.state.launch(launch_id)
-    if row is None:
+    if (row := service.state.launch(launch_id)) is None:
         raise HTTPException(404, f"there is no launch {launch_id}. See GET /v1/launches.")
     return last_heard(row)
 

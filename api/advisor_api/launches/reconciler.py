@@ -206,8 +206,7 @@ class Reconciler:
     """Looks after the launches of this host; starts supervisors where its service may launch."""
 
     def __init__(self, service: Service, launch_metrics: LaunchMetrics) -> None:
-        self._state, self._settings = service.state, service.settings
-        self._home = service.home
+        self._state, self._settings, self._home = service.state, service.settings, service.home
         self._may_start = service.options.launching
         self._root = launches_folder(service.settings)
         self._observations = ObservationImporter(service.store, launch_metrics)
@@ -276,8 +275,7 @@ class Reconciler:
                 fail(row, self._state, "internal", cause)
 
     def _keep_folder(self, folder: LaunchFolder) -> None:
-        row = self._row_of(folder)
-        if row is None:
+        if (row := self._row_of(folder)) is None:
             return
         if row.home != self._home:
             self._settle(folder.launch_id)

@@ -46,8 +46,6 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is sent."""
-
     content: bytes
     zipped: bytes
     headers: Mapping[str, str]
@@ -91,8 +89,7 @@ _FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
 
 
 def _answer(request: Request) -> Response:
-    file = _FILES[request.app.state.replayed].get(request.url.path)
-    if file is None:
+    if (file := _FILES[request.app.state.replayed].get(request.url.path)) is None:
         raise HTTPException(404)
     return _sent(request, file)
 

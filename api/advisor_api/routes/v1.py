@@ -440,7 +440,6 @@ def _up_to(page: Page[PairPoint], end: Position | None) -> tuple[PairPoint, ...]
 
 
 def _observation_page(service: Service, job: str | None, span: Span) -> Observations:
-    """What launched jobs really did."""
     page = service.store.observation_page(job, span)
     return Observations(observations=tuple(page.records), next=_next(page.end))
 
@@ -542,8 +541,7 @@ def delete_profile(
     """Forget a job's stored points, of one GPU model or of all; bundled points stay."""
     subject = f"{job} on {gpu_model}" if gpu_model else job
     with changing(service, audited, "profile.delete", subject):
-        deleted = service.store.delete_profile(job, gpu_model)
-        if not deleted:
+        if not (deleted := service.store.delete_profile(job, gpu_model)):
             raise not_found(f"no points of {subject} are stored", "see GET /v1/jobs")
     return answer(Deleted(deleted=deleted))
 

@@ -70,11 +70,10 @@ def list_(as_json: AsJson = False) -> None:
 
     Example: advisor models list
     """
-    registry = _registry()
     if as_json:
-        say(as_json_text(model_list(registry)))
+        say(as_json_text(model_list(_registry())))
     else:
-        print_table(table_of(_COLUMNS, model_rows(registry)), _WIDTH)
+        print_table(table_of(_COLUMNS, model_rows(_registry())), _WIDTH)
 
 
 @app.command("show")
@@ -112,11 +111,10 @@ def promote(
     Example: advisor models promote new-model
     """
     registry = _registry()
-    known = model == BUNDLED_NAME or model in registry.versions()
-    if not known and (Path(model) / MANIFEST).is_file():
-        model = registry.add(Path(model)).version
-    elif not known and ("/" in model or Path(model).is_dir()):
-        folder = Path(model)
+    known, folder = model == BUNDLED_NAME or model in registry.versions(), Path(model)
+    if not known and (folder / MANIFEST).is_file():
+        model = registry.add(folder).version
+    elif not known and ("/" in model or folder.is_dir()):
         raise ModelError(
             f"{folder} is not a model folder",
             why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
@@ -153,11 +151,9 @@ def check(
     registry = _registry()
     checked = (BUNDLED_NAME, *registry.versions()) if version is None else (version,)
     faults = {name: _fault(registry, name) for name in checked}
-    if as_json:
-        found = [{"model": name, "error": fault} for name, fault in faults.items()]
-        say(as_json_text({"models": found}))
-    else:
-        say_lines(f"{name}: {fault or 'ok'}" for name, fault in faults.items())
+    found = [{"model": name, "error": fault} for name, fault in faults.items()]
+    told = (f"{name}: {fault or 'ok'}" for name, fault in faults.items())
+    say_lines([as_json_text({"models": found})] if as_json else told)
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
 

@@ -58,17 +58,14 @@ def show_next(
     known = _known(read_settings(), gpu_model)
     steps = next_steps(known, minutes)
     written = _write_plan(steps, plan)
-    if as_json:
-        answer = {
-            "gpu_model": known.gpu_model,
-            "minutes": minutes,
-            "steps": [{**asdict(step), "command": step.command} for step in steps],
-            "plan": str(written) if written else None,
-        }
-        say(as_json_text(answer))
-        return
-    _print(known, steps, minutes, written)
-    if plan and not written:
+    answer = {
+        "gpu_model": known.gpu_model,
+        "minutes": minutes,
+        "steps": [{**asdict(step), "command": step.command} for step in steps],
+        "plan": str(written) if written else None,
+    }
+    say(as_json_text(answer)) if as_json else _print(known, steps, minutes, written)
+    if plan and not (written or as_json):
         say(f"{plan} is not written: no pair is among these")
 
 

@@ -80,21 +80,19 @@ def power(
         *(kernel_section(n, one) for n, one in enumerate(kernels)),
     ]
     files = [str(path) for path in write_page(out, kernels, sections, unknown)]
-    if as_json:
-        answer = {
-            "sensors": [
-                {**to_plain(record), "reading_errors": [asdict(error) for error in errors]}
-                for record, _, errors in sensors
-            ],
-            "kernels": to_plain(kernels),
-            "inputs": [one.as_json() for one in inputs],
-            "components": to_plain(parts),
-            "components_unknown": unknown,
-            "files": files,
-        }
-        say(as_json_text(answer))
-        return
-    say_lines((*LIMITS, counts, *unknown, f"written: {', '.join(files)}"))
+    answer = {
+        "sensors": [
+            {**to_plain(record), "reading_errors": [asdict(error) for error in errors]}
+            for record, _, errors in sensors
+        ],
+        "kernels": to_plain(kernels),
+        "inputs": [one.as_json() for one in inputs],
+        "components": to_plain(parts),
+        "components_unknown": unknown,
+        "files": files,
+    }
+    told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
+    say_lines([as_json_text(answer)] if as_json else told)
 
 
 def _kind(one: InputPower) -> str:
@@ -115,8 +113,9 @@ def _parts(
                 else components_of_pair(names[0], names[1], settings, gpu_model)
             )
         except InputError as error:
-            why = f"What the power of {' beside '.join(names)} goes to is not known: {error}"
-            unknown.append(why)
+            unknown.append(
+                f"What the power of {' beside '.join(names)} goes to is not known: {error}"
+            )
     return found, unknown
 
 

@@ -27,8 +27,8 @@ from advisor_training.retrain import (
     OnStage,
     RetrainReport,
     collect,
+    retrain as run,
 )
-from advisor_training.retrain import retrain as run
 from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
@@ -315,7 +315,6 @@ def _run_lines(report: RetrainReport) -> Iterator[str]:
 
 @contextmanager
 def _progress() -> Generator[OnStage]:
-    """A bar with the time left on a terminal, nothing elsewhere."""
     text = TextColumn("{task.description}", markup=False)
     with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
 

@@ -39,18 +39,13 @@ _NAMED = 3
 
 
 def _step_line(step: CheckStep) -> str:
-    """One count that is done."""
-    what = "right"
-    if step.fault:
-        what = f"not known: {step.fault}"
-    elif step.wrong:
-        what = f"{count_of(len(step.wrong), 'operation')} wrong"
+    compared = f"{count_of(len(step.wrong), 'operation')} wrong" if step.wrong else "right"
+    what = f"not known: {step.fault}" if step.fault else compared
     eta = f"eta {int(step.eta_s) // 60}:{int(step.eta_s) % 60:02}"
     return f"{step.done}/{step.total}  {step.units} SMs  {what}  {eta}"
 
 
 def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
-    """The whole result, in lines."""
     check = outcome.check
     versions = ", ".join(f"{name} {version}" for name, version in check.libraries.items())
     yield f"{check.gpu_model}, {check.units_total} SMs, driver {check.driver}, {versions}"
@@ -58,8 +53,7 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
     yield f"unsafe    {_ranges(check.unsafe)}"
     for count in check.unsafe:
         names = check.wrong[count]
-        more = ", .." if len(names) > _NAMED else ""
-        named = f"{', '.join(names[:_NAMED])}{more}"
+        named = ", ".join(names[:_NAMED]) + (", .." if len(names) > _NAMED else "")
         yield f"  {count:>4} SMs  {len(names)} of {len(check.operations)}: {named}"
     yield from (
         f"  {count:>4} SMs  not known: {reason}"
@@ -189,8 +183,7 @@ def _kept(
     console: Console,
 ) -> CheckedCounts | None:
     """What an earlier check found and still holds."""
-    kept = check_for(gpu.model, CHECKS.read(settings.home))
-    if kept is None:
+    if (kept := check_for(gpu.model, CHECKS.read(settings.home))) is None:
         return None
     if not continues(kept, gpu, libraries):
         changed = kept.differs_from(gpu.driver or "", libraries) or f"on card {kept.gpu_uuid}"

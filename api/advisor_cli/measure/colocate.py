@@ -85,8 +85,6 @@ _NAMED, _SETS_NAMED = 3, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ColocateRequest:
-    """What is to be measured."""
-
     file: Annotated[
         Path | None,
         typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs", metavar="PLAN"),
@@ -164,8 +162,6 @@ class _ColocateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ColocateWhere:
-    """Where and how a plan is measured."""
-
     gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0"
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1"
     on: On = "here"
@@ -189,8 +185,7 @@ class _ColocateWhere:
         Raises:
             InputError: there is none.
         """
-        gpus = [word.strip() for word in self.gpu.split(",") if word.strip()]
-        if not gpus:
+        if not (gpus := [word.strip() for word in self.gpu.split(",") if word.strip()]):
             raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
         return gpus
 
@@ -251,19 +246,14 @@ def _split(point: PairPoint) -> str:
     return shares if point.mode == "mps" else point.mode
 
 
-# A report as JSON.
-_ReportJson = dict[str, Any]
-
-
 def _show_campaign(
-    answer: _ReportJson,
+    answer: dict[str, Any],
     campaign: Campaign,
     before: int,
     ways: Sequence[LaunchSet],
     *,
     as_json: bool,
 ) -> None:
-    """Print the run's points of pairs or sets, of which it had so many before: a table, or JSON."""
     run, store, has_sets = campaign.plan.name, campaign.store, campaign.plan.has_sets
     model = answer["gpu_model"]
     bundled = (p for p in bundled_points() if isinstance(p, SoloPoint)) if answer["replay"] else ()
@@ -405,14 +395,13 @@ def _answer(
     names: list[str],
     settings: Settings,
     console: Console,
-) -> tuple[_ReportJson, int]:
+) -> tuple[dict[str, Any], int]:
     """What came of the campaign, of all GPUs together, and the exit code."""
     gpus, run = where.gpus(), campaign.plan.name
     if where.on != "here":
         wanted = FanOut(names=names, on=where.on, run=run, options=("--shards", "0"))
     elif len(gpus) > 1:
-        names = [f"GPU {gpu}" for gpu in gpus]
-        wanted = FanOut(names=names, gpus=gpus, part=campaign.part)
+        wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
     else:
         return _on_one(campaign, settings, gpus[0], where.source, where.noise)
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
@@ -424,18 +413,17 @@ def _answer(
 
 def _on_one(
     campaign: Campaign, settings: Settings, gpu: str, source: SourceName | None, noise: bool
-) -> tuple[_ReportJson, int]:
+) -> tuple[dict[str, Any], int]:
     run = campaign.plan.name
 
     def open_gpu(mode: Mode | None) -> AbstractContextManager[Testbed]:
-        seed = run if noise else None
         # A run goes on in several processes, one after the other and on several GPUs, and opens
         # a GPU with limits and without MPS; each time has logs of its own.
         logs = f"{run}/{new_run(Clock().utc())}"
-        return _open(settings, gpu, campaign.plan, source, mode, logs, seed)
+        return _open(settings, gpu, campaign.plan, source, mode, logs, run if noise else None)
 
     report = carry_out(campaign, open_gpu)
-    answer: _ReportJson = {
+    answer: dict[str, Any] = {
         "gpu_model": report.gpu_model,
         "replay": gpu == REPLAY,
         "windows": report.windows,
@@ -476,8 +464,7 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
     return {job.name: job for job in sound if job.gpus == 1}
 
 
-def _total(answers: Sequence[_ReportJson]) -> _ReportJson:
-    """The answers of several GPUs as one."""
+def _total(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
         total[key] = sum(answer[key] for answer in answers)

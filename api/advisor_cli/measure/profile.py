@@ -105,7 +105,6 @@ def _shown_points(found: Profiled, replayed: bool) -> list[SoloPoint]:
 
 
 def _show_sweep(found: Profiled, replayed: bool) -> None:
-    """Print what was measured: table, curve and problems."""
     job, points = found.job, _shown_points(found, replayed)
     console = plain_console(least=reports.WIDTH)
     console.print(
@@ -115,7 +114,7 @@ def _show_sweep(found: Profiled, replayed: bool) -> None:
         console.print(reports.table(points))
         if (requests := reports.requests(points)) is not None:
             console.print(requests)
-        show_chart(reports.plot(points))
+        show_chart(reports.curves(points), below="share of the GPU, %")
         console.print(reports.summary(points, replayed=replayed), highlight=False)
     for line in found.problems:
         console.print(f"! {line}", highlight=False)

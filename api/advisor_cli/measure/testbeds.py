@@ -107,19 +107,18 @@ def open_testbed(
     """
     if gpu == REPLAY and sets:
         yield ReplayTestbed(bundled_set_references(), bundled_set_points(), mode, noise)
-        return
-    if gpu == REPLAY:
+    elif gpu == REPLAY:
         recorded = bundled_pair_points() if jobs > 1 else []
         references = bundled_reference_points() if jobs > 1 else []
         yield ReplayTestbed([*bundled_solo_points(), *references], recorded, mode, noise)
-        return
-    with live_testbed(settings, gpu, source, mode, logs, max(2, jobs)) as testbed:
-        try:
-            yield testbed
-        finally:
-            for gate in testbed.source.gates:
-                if gate.left_out:
-                    say(f"! {gate.left_out}", err=True)
+    else:
+        with live_testbed(settings, gpu, source, mode, logs, max(2, jobs)) as testbed:
+            try:
+                yield testbed
+            finally:
+                for gate in testbed.source.gates:
+                    if gate.left_out:
+                        say(f"! {gate.left_out}", err=True)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`advisor watch`: what runs already on the GPUs, or one process, and how it would be profiled."""
 
+import itertools
 import math
 import os
 import shlex
@@ -42,9 +43,9 @@ from advisor_profiling.attached import (
     family,
     find_told,
     output_of,
+    watch as watching,
     workdir_of,
 )
-from advisor_profiling.attached import watch as watching
 
 if TYPE_CHECKING:
     from advisor.core.objectives import Interval
@@ -148,9 +149,8 @@ def _show(
             for seen in looks:
                 live.update(screen(seen), refresh=True)
         console.print(end="" if console.is_terminal else "\n")
-        return
-    say_lines(first)
-    say_lines(map(line, looks))
+    else:
+        say_lines(itertools.chain(first, map(line, looks)))
 
 
 def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) -> None:
@@ -166,10 +166,10 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
         suppress(KeyboardInterrupt),
     ):
         looks = _looks(host.look, every_s, lasts_s)
-        if not as_json:
+        if as_json:
+            say_lines(map(as_json_text, looks))
+        else:
             _show(looks, _host_screen, _host_text, once=once)
-            return
-        say_lines(map(as_json_text, looks))
 
 
 def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterator[_Look]:
@@ -283,7 +283,6 @@ def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
 
 
 def _how(pid: int, command: Sequence[str], told: ToldProgress | None, name: str) -> Iterator[str]:
-    """What `advisor profile` would need, a line each."""
     where = f" (in {workdir_of(pid)}, once this process has ended)"
     if told is not None and told.progress.kind == "metrics":
         yield f"counted on {told.progress.url}: {told.progress.counter}"

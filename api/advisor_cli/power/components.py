@@ -51,14 +51,12 @@ def components(
 
 
 def _show_job(found: ComponentsOfJob) -> None:
-    """One job at each share."""
     say(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
     say(_legend(found.weights))
     print_parts("share", [(f"{one.share_percent:g} %", one.power) for one in found.shares])
 
 
 def _show_pair(found: ComponentsOfPair) -> None:
-    """Two jobs at each split, and who lowers the clock where it falls most."""
     a, b = found.jobs
     say(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
     say(_legend(found.weights))

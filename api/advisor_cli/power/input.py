@@ -125,8 +125,7 @@ def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
             "they draw less for it, and the interval is not for them: look at the data, "
             "or scale them"
         )
-    hot = [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]
-    if hot:
+    if hot := [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]:
         yield (
             f"{len(hot)} of these draw more than {min(hot):.0f} W, from which on heat held back "
             "the clock of the measured card: with cooling like that, power and speed are lower"
@@ -248,7 +247,6 @@ def _cases_of(
 def _predict(
     cases: Sequence[InputCase], units: int | None, gpu_model: str | None, as_json: bool
 ) -> None:
-    """What the model in use expects of the cases."""
     model = load_input_model(read_settings().home, gpu_model)
     asked = [
         InputAsked(
@@ -275,11 +273,11 @@ def _predict(
 
 
 def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
+    refused = [
+        {"operands": case.operands, "message": str(error)}
+        for case, error in outcome.refused.items()
+    ]
     if as_json:
-        refused = [
-            {"operands": case.operands, "message": str(error)}
-            for case, error in outcome.refused.items()
-        ]
         say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
     else:
         if found:
@@ -400,8 +398,7 @@ def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> 
     if model is None:
         yield f"no power is expected: {NoInputModelError().fix}"
         return
-    expected = [one.expected for one in found if one.expected is not None]
-    if expected:
+    if expected := [one.expected for one in found if one.expected is not None]:
         yield (
             f"expected, not measured: products of {ROWS} rows of normal random numbers with each "
             f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
@@ -510,8 +507,7 @@ def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
     yield from (f"left out {count}: {why}" for why, count in {**unused, **facts.left_out}.items())
     yield f"For data of a pattern that was left out, of {len(facts.patterns)}:"
     yield from _error_lines(figures)
-    real = {n.removeprefix("real_"): v for n, v in figures.items() if n.startswith("real_")}
-    if real:
+    if real := {n.removeprefix("real_"): v for n, v in figures.items() if n.startswith("real_")}:
         yield "For tensors of files, learned from drawn data alone:"
         yield from _error_lines(real)
     if (noise := figures.get("reference_noise_percent")) is not None:

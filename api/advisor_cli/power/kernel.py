@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from advisor.wire.power import Estimate, Histogram, KernelReport
 from advisor_cli.console import (
     REPLAY,
     AsJson,
+    Curve,
     as_json_text,
     grouped,
     plain_console,
@@ -144,7 +145,6 @@ _COVERS = {
 
 
 def _sensor_lines(record: SensorRecord) -> Iterator[str]:
-    """What a person reads."""
     yield f"{record.gpu_model}, {record.gpu_uuid}, driver {record.driver}, {record.seconds:.0f} s"
     if record.channels:
         yield (
@@ -247,25 +247,15 @@ def report_lines(report: KernelReport) -> Iterator[str]:
     )
 
 
-def _plot(power: KernelReport, width: int = 78, height: int = 18) -> str:
+def _curves(power: KernelReport) -> Iterator[Curve]:
     """Power since the start of a run: deconvolved with its band, and as it was read."""
-    import plotext
-
-    canvas: Any = plotext
-    canvas.clear_figure()
-    canvas.theme("clear")
-    canvas.plotsize(width, height)
     middles = [(p.begin_ms + p.end_ms) / 2 for p in power.curve]
-    canvas.plot(middles, [p.low_w for p in power.curve], marker="dot", label="95 % band")
-    canvas.plot(middles, [p.high_w for p in power.curve], marker="dot")
+    yield middles, [p.low_w for p in power.curve], {"marker": "dot", "label": "95 % band"}
+    yield middles, [p.high_w for p in power.curve], {"marker": "dot"}
     read = [(m, p.raw_w) for m, p in zip(middles, power.curve, strict=True) if p.raw_w is not None]
     if read:
-        canvas.plot([m for m, _ in read], [w for _, w in read], marker="braille", label="as read")
-    canvas.plot(middles, [p.power_w for p in power.curve], label="deconvolved")
-    canvas.title(f"W, in bins of {power.resolution_ms:.3g} ms")
-    canvas.xlabel("ms since the start of a run")
-    # It ends each line with a colour code even where there is no colour.
-    return str(canvas.uncolorize(canvas.build()))
+        yield [m for m, _ in read], [w for _, w in read], {"marker": "braille", "label": "as read"}
+    yield middles, [p.power_w for p in power.curve], {"label": "deconvolved"}
 
 
 def _ssp_line(power: KernelReport, before: str) -> str:
@@ -280,8 +270,7 @@ def _ssp_line(power: KernelReport, before: str) -> str:
 
 
 def _difference_line(power: KernelReport) -> str:
-    found = power.difference
-    if found is None:
+    if (found := power.difference) is None:
         return f"counter     {power.no_difference}"
     each = f"counter     executions {found.first}-{found.last}: {_joules(found.counter)} each"
     if found.curve_j is None or found.differ is None:
@@ -292,12 +281,11 @@ def _difference_line(power: KernelReport) -> str:
 def _histogram_lines(histogram: Histogram, low_ms: float, high_ms: float) -> Iterator[str]:
     most = max(histogram.counts, default=0)
     for place, count in enumerate(histogram.counts):
-        if not count:
-            continue
-        begin, end = histogram.edges_ms[place], histogram.edges_ms[place + 1]
-        mark = "golden" if begin <= high_ms and end >= low_ms else ""
-        bar = "#" * max(1, round(_BAR * count / most))
-        yield f"  {begin:8.5g}-{end:<8.5g} ms {count:>5} {bar:<{_BAR}} {mark}".rstrip()
+        if count:
+            begin, end = histogram.edges_ms[place], histogram.edges_ms[place + 1]
+            mark = "golden" if begin <= high_ms and end >= low_ms else ""
+            bar = "#" * max(1, round(_BAR * count / most))
+            yield f"  {begin:8.5g}-{end:<8.5g} ms {count:>5} {bar:<{_BAR}} {mark}".rstrip()
 
 
 def _watts(found: Estimate | None) -> str:
@@ -349,7 +337,6 @@ class _AskedOperation:
 
     @property
     def together(self) -> bool:
-        """Whether it is one over two GPUs."""
         return self.name in ("all-gather", "all-reduce")
 
     def recorded_name(self) -> str:
@@ -362,7 +349,6 @@ class _AskedOperation:
         return self.call or operation_name(self.name, sizes, self.dtype, rotate=self.rotate)
 
     def options(self) -> tuple[str, ...]:
-        """As the workload takes it."""
         sizes = ("--m", str(self.m), "--n", str(self.n), "--k", str(self.k))
         if self.together:
             sizes = ("--bytes", self.size)
@@ -424,7 +410,8 @@ def kernel(
     )
     say_lines([as_json_text(found)] if as_json else report_lines(found))
     if found.curve and not as_json:
-        show_chart(_plot(found))
+        title = f"W, in bins of {found.resolution_ms:.3g} ms"
+        show_chart(_curves(found), title=title, below="ms since the start of a run", height=18)
 
 
 def _replay(
@@ -465,10 +452,9 @@ def _progress(
 
     def report(step: Step) -> None:
         nonlocal said
-        if step.what == said:
-            return
-        said = step.what
-        console.print(f"  {step}", highlight=False, soft_wrap=True)
+        if step.what != said:
+            said = step.what
+            console.print(f"  {step}", highlight=False, soft_wrap=True)
 
     def planned(plan: KernelPlan) -> None:
         console.print(

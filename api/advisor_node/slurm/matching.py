@@ -64,7 +64,6 @@ class _Meeting(Offer):
 
     @property
     def jobs(self) -> tuple[SlurmTask, ...]:
-        """All of them."""
         return (*self.there, *self.coming)
 
     def keeps(self, answer: Together) -> bool:
@@ -164,8 +163,7 @@ def _planned_sets(
             key=lambda job: places[job.key],
         )
         if found and len(there) + len(found) > ADVISED_JOBS:
-            of_card = () if kinds is None else (kinds,)
-            seats = (*of_card, *(places[job.key] for job in found))
+            seats = (*(() if kinds is None else (kinds,)), *(places[job.key] for job in found))
             yield _meeting(seats, there, tuple(found), model, planned=True)
 
 
@@ -315,13 +313,18 @@ class QueueRound:
         if not first.pending:
             yield from self._joins(meeting, answer)
             later = later[1:]
-        for job in later:
-            if self.now_s - self._came_s(job) < HOLD_S and (
-                job.eligible_s - self.now_s < self.wait_s / 2
-            ):
-                why = f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU"
-                wait_s = int(self.wait_s)
-                yield Change(job=job, named=named(job), counted=WHOLE, starts_in_s=wait_s, why=why)
+        yield from (
+            Change(
+                job=job,
+                named=named(job),
+                counted=WHOLE,
+                starts_in_s=int(self.wait_s),
+                why=f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU",
+            )
+            for job in later
+            if self.now_s - self._came_s(job) < HOLD_S
+            and (job.eligible_s - self.now_s < self.wait_s / 2)
+        )
 
     # What is told
 
@@ -338,8 +341,7 @@ class QueueRound:
         return self._share(meeting, answer, place, counted, why)
 
     def _joins(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
-        found = self._place(meeting, answer)
-        if found is not None:
+        if found := self._place(meeting, answer):
             node, counted = found
             those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
             why = f"of a GPU beside {those}, split {answer.split}"
@@ -501,8 +503,7 @@ class _Matching:
         """
         if job.named is None or job.named.job != AUTO:
             return job
-        number = job.key.partition("_")[0]
-        if number not in self._names:
+        if (number := job.key.partition("_")[0]) not in self._names:
             self._names[number] = None
             try:
                 script = self._ask("scontrol", "write", "batch_script", number, "-")
@@ -517,8 +518,7 @@ class _Matching:
         return replace(job, named=replace(job.named, job=name) if name else None)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
-        found = next(book_faults(self._ask), "ok")
-        if found != self._books:
+        if (found := next(book_faults(self._ask), "ok")) != self._books:
             LOG.log(
                 logging.INFO if found == "ok" else logging.WARNING,
                 "the books: %s",

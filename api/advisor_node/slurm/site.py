@@ -345,8 +345,7 @@ def book_faults(ask: SlurmCommand) -> Iterator[str]:
     Raises:
         SourceError: Slurm does not answer.
     """
-    config = _settings_of(ask("scontrol", "show", "config"))
-    if not config:
+    if not (config := _settings_of(ask("scontrol", "show", "config"))):
         raise SourceError("`scontrol show config` says nothing")
     if not config.get("AccountingStorageType", "").endswith("slurmdbd"):
         return  # there are no books
@@ -367,8 +366,8 @@ def _unweighed(partitions: str) -> Iterator[str]:
         whole = given.get("gres/gpu", 0.0) + max(of_types, default=0.0)
         part = given.get("gres/mps", 0.0)
         if abs(whole - 100 * part) > 0.01 * whole:
-            wanted = f"GRES/mps={whole / 100:g}"
-            yield f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}: write {wanted}"
+            bills = f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}"
+            yield f"{bills}: write GRES/mps={whole / 100:g}"
 
 
 def _unlimited(ask: SlurmCommand) -> Iterator[str]:
@@ -382,8 +381,8 @@ def _unlimited(ask: SlurmCommand) -> Iterator[str]:
                 if (counts := dict(_COUNT.findall(value))) and "gres/mps=" not in value:
                     who = " ".join(name for name in names if name)
                     gpus = int(counts.get("", 0)) or sum(map(int, counts.values()))
-                    wanted = f"gres/mps={100 * gpus}"
-                    yield f"{kind} {who} has {limit}={value} without gres/mps: add {wanted}"
+                    has = f"{kind} {who} has {limit}={value} without gres/mps"
+                    yield f"{has}: add gres/mps={100 * gpus}"
 
 
 def _word(line: str, key: str) -> str:

@@ -1,6 +1,7 @@
 """Admission: what pods ask for, what is refused, and what is changed in them."""
 
 import base64
+import itertools
 import json
 import posixpath
 import re
@@ -123,16 +124,14 @@ def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
 
 
 def _label(pod: Object) -> Iterator[Object]:
-    labels = part(pod, "metadata", "labels")
-    if not labels:
+    if not (labels := part(pod, "metadata", "labels")):
         yield _add("/metadata/labels", {names.MANAGED: "true"})
     elif labels.get(names.MANAGED) != "true":
         yield _add(f"/metadata/labels/{_escaped(names.MANAGED)}", "true")
 
 
 def _more(path: str, there: Sequence[Object], wanted: Sequence[Object]) -> Iterator[Object]:
-    missing = [item for item in wanted if item not in there]
-    if missing and not there:
+    if (missing := [item for item in wanted if item not in there]) and not there:
         yield _add(path, missing)
         return
     yield from (_add(f"{path}/-", item) for item in missing)
@@ -162,8 +161,7 @@ def booked_percent(container: Object) -> int:
     Raises:
         InputError: it says something that is no whole percentage.
     """
-    told = part(container, "resources", "limits").get(names.SHARE_RESOURCE)
-    if told is None:
+    if (told := part(container, "resources", "limits").get(names.SHARE_RESOURCE)) is None:
         return names.BOOKED_PERCENT
     if not _PERCENT.fullmatch(str(told)):
         raise InputError(
@@ -330,14 +328,9 @@ def _of_placer(
     set_by_author = part(pod, "metadata", "annotations")
     if placer == "kai" and memory_mib is not None and not {*_OF_KAI} & {*set_by_author}:
         notes[_OF_KAI[0]] = str(memory_mib)
-    set_there = {word(variable, "name") for variable in parts(container, "env")}
-    if placer == "dra" and float(share) < WHOLE and PERCENTAGE not in set_there:
-        variable = {"name": PERCENTAGE, "value": share}
-        yield (
-            {"op": "add", "path": f"{path}/env/-", "value": variable}
-            if set_there
-            else {"op": "add", "path": f"{path}/env", "value": [variable]}
-        )
+    env = parts(container, "env")
+    if placer == "dra" and float(share) < WHOLE and PERCENTAGE not in {v.get("name") for v in env}:
+        yield from _more(f"{path}/env", env, [{"name": PERCENTAGE, "value": share}])
 
 
 # Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
@@ -638,10 +631,9 @@ def review(
     return {**_VERSION, "response": {"uid": request["uid"], **_answer(request, chooser, create)}}
 
 
-_Create: TypeAlias = Callable[[Object], tuple[list[Object], str]]
-
-
-def _answer(request: Object, chooser: str | None, create: _Create) -> Object:
+def _answer(
+    request: Object, chooser: str | None, create: Callable[[Object], tuple[list[Object], str]]
+) -> Object:
     if part(request, "kind").get("kind") != "Pod":
         return {"allowed": True}
     warning = ""
@@ -673,8 +665,7 @@ def _created(
             f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
             fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
         )
-    asked = read_wishes(annotations)
-    if asked is None:
+    if (asked := read_wishes(annotations)) is None:
         _check_unmanaged(pod)
         return [], ""
     place, container = container_of(pod, asked)
@@ -733,11 +724,12 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
         )
     if names.MANAGED not in part(old, "metadata", "labels"):
         return []
-    patch = [*_debugged(old, new)]
+    containers = enumerate(parts(new, "spec", "containers"))
     # A manifest that is applied again asks once more for the GPU that was taken away from it.
-    for place, container in enumerate(parts(new, "spec", "containers")):
-        patch += _without_gpu(container, f"/spec/containers/{place}")
-    return patch
+    again = (
+        _without_gpu(container, f"/spec/containers/{place}") for place, container in containers
+    )
+    return [*_debugged(old, new), *itertools.chain.from_iterable(again)]
 
 
 def _debugged(old: Object, new: Object) -> Iterator[Object]:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -97,7 +97,6 @@ class _GpuDaemon:
 
     @property
     def gpu(self) -> Gpu:
-        """The GPU."""
         return self.backend.gpu
 
     @property
@@ -147,7 +146,6 @@ class _GpuDaemon:
         return False
 
     def close(self) -> None:
-        """End the daemon, and with it the work of its clients."""
         self.unready = "the agent of the node has ended"
         if self.backend.control.answers():
             self.backend.close()
@@ -278,47 +276,34 @@ _OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
 )
 
 
-class MetricsServer:
+class MetricsServer(ThreadingHTTPServer):
     """HTTP: `/metrics`, `/healthz` (it still looks), `/readyz` (it has looked at everything).
+
+    Any pod may open connections: where there are too many, the oldest makes room.
 
     Raises:
         OSError: the address cannot be listened on.
     """
 
-    def __init__(self, metrics: AgentMetrics, host: str, port: int) -> None:
-        registry = CollectorRegistry()
-        registry.register(metrics)
-
-        class Handler(_Handler):
-            answers: ClassVar = {
-                "/metrics": lambda: (200, generate_latest(registry)),
-                "/healthz": lambda: _status(_looks(metrics.now)),
-                "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
-            }
-
-        self._http = _Http((host, port), Handler)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        """That it listens on."""
-        return self._http.server_address[1]
-
-    def close(self) -> None:
-        """Answer no more."""
-        self._http.shutdown()
-        self._http.server_close()
-
-
-class _Http(ThreadingHTTPServer):
-    """Of more than so many connections, which any pod may open, the oldest makes room."""
-
     daemon_threads = True
     request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, metrics: AgentMetrics, host: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(metrics)
+        self.answers: Mapping[str, Callable[[], tuple[int, bytes]]] = {
+            "/metrics": lambda: (200, generate_latest(registry)),
+            "/healthz": lambda: _status(_looks(metrics.now)),
+            "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
+        }
         self._open, self._lock = dict[int, Any](), threading.Lock()
-        super().__init__(address, handler)
+        super().__init__((host, port), _Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self.shutdown()
+        self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Count the connection in, and end the oldest where there are too many."""
@@ -339,13 +324,12 @@ class _Http(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    answers: ClassVar[Mapping[str, Callable[[], tuple[int, bytes]]]]
+    server: MetricsServer  # pyright: ignore[reportIncompatibleVariableOverride]
     timeout = 10
     server_version, sys_version = "advisor", ""
 
     def do_GET(self) -> None:
-        """Answer one of the three paths."""
-        found = self.answers.get(self.path.partition("?")[0])
+        found = self.server.answers.get(self.path.partition("?")[0])
         status, body = found() if found else (404, b"not found\n")
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE_LATEST if status == 200 else "text/plain")
@@ -626,7 +610,7 @@ def run_agent(
         stack.callback(agent.close)
         server = MetricsServer(agent.metrics, options.host, options.port)
         stack.callback(server.close)
-        on_start(server.port)
+        on_start(server.server_port)
         agent.publish(time.monotonic())  # not ready yet
         api.start(stop)
         for _ in keep_looking(agent.look, stop):
@@ -660,7 +644,6 @@ class _KubernetesAgent:
         self._published: tuple[float, list[Mapping[str, object]]] | None = None
 
     def look(self) -> None:
-        """Look at every GPU and its pods; say what has changed."""
         pods = self._api.pods
         for daemon, room in self._rooms:
             if daemon.look():
@@ -718,7 +701,6 @@ class _KubernetesAgent:
             self._published = now_s, gpus
 
     def close(self) -> None:
-        """End the daemons; pods that still compute lose their GPU."""
         for daemon, _ in self._rooms:
             try:
                 daemon.close()

@@ -57,8 +57,7 @@ def part(parent: Mapping[str, Any], *keys: str) -> Object:
     """
     found: object = parent
     for key in keys:
-        found = _object(found, key).get(key)
-        if found is None:
+        if (found := _object(found, key).get(key)) is None:
             return {}
     return _object(found, keys[-1] if keys else "the whole")
 
@@ -83,12 +82,9 @@ def word(parent: Mapping[str, Any], key: str) -> str:
     Raises:
         InputError: there is something else.
     """
-    found = parent.get(key)
-    if found is None:
-        return ""
-    if not isinstance(found, str):
+    if not isinstance(found := parent.get(key), str | None):
         raise _wrong(key, "a text")
-    return found
+    return found or ""
 
 
 def quantity(value: object) -> float:
@@ -97,8 +93,7 @@ def quantity(value: object) -> float:
     Raises:
         InputError: it is none.
     """
-    found = _QUANTITY.fullmatch(str(value))
-    if not found:
+    if not (found := _QUANTITY.fullmatch(str(value))):
         raise _wrong(str(value)[:20], "a quantity")
     return float(found[1]) * _SUFFIXES[found[2] or ""]
 
@@ -347,10 +342,8 @@ class ObjectMirror:
         **query: str,
     ) -> None:
         self._cluster, self._path, self._query, self._kept = cluster, path, query, kept
-        self._changed = changed
-        self._lock = threading.Lock()
-        self._objects: dict[str, Object] = {}
-        self._version = ""
+        self._changed, self._lock = changed, threading.Lock()
+        self._objects, self._version = dict[str, Object](), ""
         self.synced = threading.Event()
 
     def objects(self) -> list[Object]:

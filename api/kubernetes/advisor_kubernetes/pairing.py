@@ -108,14 +108,15 @@ def read_node(item: Object) -> Node:
 def _gpus(told: str) -> Iterator[GpuSlot]:
     try:
         found: Any = json.loads(told)
-        for gpu in found:
-            if gpu["ready"] is True:
-                memory_mib = gpu.get("memory_mib")
-                yield GpuSlot(
-                    key=str(gpu["uuid"]),
-                    model=str(gpu["model"]),
-                    memory_mib=memory_mib and int(memory_mib),
-                )
+        yield from (
+            GpuSlot(
+                key=str(gpu["uuid"]),
+                model=str(gpu["model"]),
+                memory_mib=(mib := gpu.get("memory_mib")) and int(mib),
+            )
+            for gpu in found
+            if gpu["ready"] is True
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{names.GPUS} is not a list of GPUs",
@@ -267,8 +268,7 @@ class Pod:
 
         It counts as if it had been alone: so at least so much is left of it.
         """
-        expected_s = self.asked.expected_s
-        if expected_s and self.started_s is not None:
+        if (expected_s := self.asked.expected_s) and self.started_s is not None:
             expected_s = max(0.0, expected_s - (now_s - self.started_s))
         return self._wanted(expected_s)
 
@@ -319,8 +319,7 @@ def read_pod(item: Object) -> Pod:
     """
     metadata, spec = part(item, "metadata"), part(item, "spec")
     annotations: Mapping[str, str] = part(metadata, "annotations")
-    asked = read_wishes(annotations)
-    if asked is None:
+    if (asked := read_wishes(annotations)) is None:
         raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
     _, container = container_of(item, _sure(asked, item))
     namespace = word(metadata, "namespace")
@@ -401,7 +400,6 @@ class _Card:
 
     @property
     def bounds_mib(self) -> tuple[int, ...]:
-        """At how much the memory of each pod is bounded."""
         return tuple(pod.bound_mib for pod in self.pods)
 
     def fits(self, *pods: Pod) -> bool:
@@ -458,8 +456,7 @@ class _Cards:
         """Give pods a GPU, or a part of it beside those that are there."""
         for pod in pods:
             self.held.setdefault(place.key, _Card(place)).pods.append(pod)
-            node = place.node.name if place.node else pod.given.get(names.NODE)
-            if node:
+            if node := place.node.name if place.node else pod.given.get(names.NODE):
                 self._tenants[node] = pod.namespace
                 self._used[node] = added(self._used.get(node, {}), pod.requested)
 
@@ -485,10 +482,9 @@ class _Cards:
 
     def free_for(self, *pods: Pod) -> list[GpuSlot]:
         """A free GPU of each model that all of these pods, of one namespace, may have."""
-        claim = pods[0].claim
+        claim, namespace = pods[0].claim, pods[0].namespace
         if claim is not None:
             return [] if claim in self.held else [GpuSlot(key=claim)]
-        namespace = pods[0].namespace
         kind = (namespace, frozenset(pod.where for pod in pods))
         if kind not in self._free:
             fitting = (
@@ -863,7 +859,6 @@ class _Tenant:
 
     @property
     def left(self) -> float:
-        """How many more GPUs it may hold."""
         return self.most - self.cards.number_of(self.namespace)
 
     def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
@@ -980,8 +975,7 @@ class _Tenant:
             of = "no GPU" if self.most == 0 else f"{self.most} GPU{'s' * (self.most > 1)}"
             why = f"the quota of the namespace is for {of}, and its pods hold as many"
             return Stay(pod=pod, why=why, held_up=late)
-        places = self.cards.free_for(pod)
-        if not places:
+        if not (places := self.cards.free_for(pod)):
             return Stay(pod=pod, why=_no_gpu(pod, self.round.nodes, late), held_up=late)
         refusals = self.refusals.get(pod.kind, [])
         silent = next((said.why for said in refusals if isinstance(said, NoAnswer)), None)
@@ -997,8 +991,7 @@ class _Tenant:
         why = f"no advice: {silent}" if silent else reason
         # What the service says of two of a pod tells its need of memory.
         if pod.booked_percent == _WHOLE_CARD:
-            why = "it books all of it"
-            two = Apart(why)
+            two = Apart(why := "it books all of it")
         else:
             question = _question_of_pair(pod, pod, places[0])
             two = self.round.ask([question]).get(question)
@@ -1019,17 +1012,14 @@ class _Tenant:
 def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
     if len(kinds) <= MOST_KINDS:
         return kinds
-    half = MOST_KINDS // 2
-    others = kinds[half:]
+    others = kinds[(half := MOST_KINDS // 2) :]
     first = turn * half % len(others)
     return [*kinds[:half], *(others[first:] + others[:first])[:half]]
 
 
 def _no_gpu(pod: Pod, nodes: Iterable[Node], late: bool) -> str:
-    told = "no GPU is free that the pod may use"
-    refused = [f"{node.name}: {node.refused}" for node in nodes if node.refused]
-    if refused:
-        told += f" ({'; '.join(refused)})"
+    refused = "; ".join(f"{node.name}: {node.refused}" for node in nodes if node.refused)
+    told = "no GPU is free that the pod may use" + (f" ({refused})" if refused else "")
     if late and not pod.asked.whole_when_full:
         told += (
             f". It has waited {pod.asked.max_wait_s:g} s and waits on: for a whole GPU of the "

@@ -194,8 +194,8 @@ class Events:
 
     def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
         source = {"component": "advisor", "host": socket.gethostname()}
+        event = event_of(involved, source, kind, reason, text)
         try:
-            event = event_of(involved, source, kind, reason, text)
             self._cluster.post(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
         except ClusterError as error:
             # An event is news, and no part of what was done.
@@ -324,7 +324,7 @@ class Choosing:
         self._longest = metrics.gauge(
             "kubernetes_longest_wait_seconds", "Of the pod behind the gate that waits longest"
         )
-        self._changed = threading.Event()
+        self._changed, self._stopping = threading.Event(), threading.Event()
         changed = self._changed.set
         self._pods_seen = ObjectMirror(
             cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true"
@@ -342,10 +342,8 @@ class Choosing:
         self._now: dict[object, Any] = {}
         self._before: dict[object, Any] = {}
         self._left_alone: dict[str, float] = {}
-        self._last_round_s = time.monotonic()
-        self.is_full = False
+        self._last_round_s, self.is_full = time.monotonic(), False
         self._mirrors = (self._pods_seen, self._nodes_seen, self._quotas_seen, self._others_seen)
-        self._stopping = threading.Event()
 
     @property
     def lives(self) -> bool:
@@ -360,7 +358,6 @@ class Choosing:
 
     @property
     def _synced(self) -> bool:
-        """Whether all of it was listed once."""
         return all(mirror.synced.is_set() for mirror in self._mirrors)
 
     @contextmanager
@@ -446,10 +443,8 @@ class Choosing:
             if isinstance(decision, Stay):
                 self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
                 continue
-            is_pair, joined = len(decision.pods) > 1, bool(decision.beside)
-            self._write(
-                writes_of(decision), "paired" if is_pair else "joined" if joined else "alone"
-            )
+            outcome = "joined" if decision.beside else "alone"
+            self._write(writes_of(decision), "paired" if len(decision.pods) > 1 else outcome)
 
     def _pods(self) -> list[Pod]:
         return self._read(self._pods_seen.objects(), read_pod)
@@ -486,9 +481,8 @@ class Choosing:
         for item in items:
             key = str(part(item, "metadata").get("uid")), item["metadata"].get("resourceVersion")
             try:
-                one = self._now.get(key) or self._before.get(key) or read(item)
-                self._now[key] = one
-                found.append(one)
+                self._now[key] = self._now.get(key) or self._before.get(key) or read(item)
+                found.append(self._now[key])
             except AdvisorError as error:
                 if str(error) not in self._unreadable:
                     self._unreadable.add(str(error))

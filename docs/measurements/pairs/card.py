@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor_profiling.campaign.plan import kinds_of
-from advisor_training.rows import KINDS
-from advisor_training.rows import kinds_of as kinds_of_points
+from advisor_training.rows import KINDS, kinds_of as kinds_of_points
 
 BEGIN = "<!-- counted by docs/measurements/pairs/bundle.py: begin -->"
 END = "<!-- counted by docs/measurements/pairs/bundle.py: end -->"

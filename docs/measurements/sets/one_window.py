@@ -26,8 +26,12 @@ from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import AnyWay, SetPredictor
-from advisor_advice.conditions import Expected, measured_split, narrowed_by
-from advisor_advice.conditions import _bundled_alone as bundled_alone
+from advisor_advice.conditions import (
+    Expected,
+    _bundled_alone as bundled_alone,
+    measured_split,
+    narrowed_by,
+)
 from advisor_data.bundled import (
     bundled_points_together,
     bundled_set_references,

@@ -44,8 +44,8 @@ from advisor_power.gpu_worker import (
     open_worker,
 )
 from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, standard_error
-from advisor_profiling.window import Clock as LiveClock
 from advisor_profiling.window import (
+    Clock as LiveClock,
     MeasuredWindow,
     WindowInputs,
     WindowRules,

@@ -65,8 +65,7 @@ from advisor_power.kernels.runs import (
     stitch,
 )
 from advisor_power.sensor.analysis import level_times, window_parts
-from advisor_profiling.window import FEWEST_READINGS
-from advisor_profiling.window import Clock as LiveClock
+from advisor_profiling.window import FEWEST_READINGS, Clock as LiveClock
 
 # Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements).
 _MOST_OF_LIMIT = 1.6

@@ -1,5 +1,6 @@
 """Where sockets and locks go when nobody says, and the policy of variables."""
 
+import math
 import os
 import pwd
 from pathlib import Path
@@ -10,7 +11,14 @@ from other_user import mallory_does, shared_folder
 from advisor import settings
 from advisor.core.objectives import POLICY, Policy, Prices
 from advisor.errors import InputError
-from advisor.settings import read_settings
+from advisor.settings import (
+    AUDIT_DAYS,
+    LAUNCH_DAYS,
+    LAUNCH_GIB,
+    OUTPUT_MIB,
+    output_bytes,
+    read_settings,
+)
 
 OWN = f"/tmp/advisor-{os.getuid()}"
 
@@ -102,3 +110,32 @@ def test_variables_replace_fields_of_the_policy() -> None:
     assert (read_settings(values).policy, read_settings({}).policy) == (wanted, POLICY)
     with pytest.raises(InputError, match=r"ADVISOR_CHANCE is 0\.3\. give a number from 0\.5"):
         read_settings({"ADVISOR_CHANCE": "0.3"})
+
+
+# The bounds of what grows by itself, as the environment sets them.
+
+
+def test_without_a_word_there_are_bounds() -> None:
+    found = read_settings({}).retention
+    assert (found.launch_days, found.launch_gib, found.audit_days) == (90, 20, 365)
+    assert output_bytes({}) == 32 * 2**20
+
+
+def test_nought_is_no_bound() -> None:
+    found = read_settings({LAUNCH_DAYS: "0", LAUNCH_GIB: "0", AUDIT_DAYS: "0"}).retention
+    assert found.launch_days == found.launch_gib == found.audit_days == math.inf
+
+
+def test_what_is_set_counts() -> None:
+    found = read_settings({LAUNCH_DAYS: "0.5", OUTPUT_MIB: "10"}).retention
+    assert (found.launch_days, found.output_mib) == (0.5, 10)
+    assert output_bytes({OUTPUT_MIB: "10"}) == 5 * 2**20
+
+
+@pytest.mark.parametrize("name", [LAUNCH_DAYS, LAUNCH_GIB, AUDIT_DAYS, OUTPUT_MIB])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "a week"])
+def test_what_is_no_number_is_refused(name: str, value: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is {value}"):
+        read_settings({name: value})
+    with pytest.raises(InputError, match="2 or more"):
+        read_settings({OUTPUT_MIB: "0"})

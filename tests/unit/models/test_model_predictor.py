@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import small_model
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
+from sklearn.ensemble import ExtraTreesRegressor
 from small_model import (
     POWER_TREES,
     SPLITS,
@@ -20,10 +20,11 @@ from small_model import (
     without,
 )
 
-from advisor.core.gpu import EQUAL, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, UNCAPPED, WHOLE, Split
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
+    Float32s,
     matrix,
     physical_power_w,
     power_features,
@@ -31,10 +32,20 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
+from advisor.predict.one_window import SoloWindow
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile, Serving, kind_of, of_pair
+from advisor.predict.profiles import Floats, Profile, Serving, kind_of, of_pair
 from advisor_models import registry
-from advisor_models.model_predictor import ModelPredictor
+from advisor_models.model_predictor import (
+    LARGEST,
+    LEAF,
+    MOST_LEVELS,
+    NODE,
+    Forest,
+    ModelPredictor,
+    read_trees,
+)
+from advisor_models.one_window import bundled_head, drawn_errors, wider
 from advisor_models.registry import (
     LIMITED,
     SPLIT,
@@ -43,6 +54,7 @@ from advisor_models.registry import (
     on_gpu_model,
     write_artefact,
 )
+from advisor_training.train import forest_bytes
 
 A, B = make_profile("a", 1), make_profile("b", 2)
 FREE_A, FREE_B = (dataclasses.replace(one, power_limit_w=None) for one in (A, B))
@@ -386,3 +398,168 @@ def test_bounds_are_wider_without_counters(tmp_path: Path, predictor: ModelPredi
             wider_than(found.power_w, plain.power_w),
         )
         assert wider == pytest.approx(factors)
+
+
+# Trees as plain numbers: what scikit-learn says, and what no file can do.
+
+
+COLUMNS = 4
+
+
+def made_rows(count: int, seed: int) -> Float32s:
+    """Whole numbers, so that many lie on a threshold's side by a hair or are equal."""
+    return np.random.default_rng(seed).integers(0, 9, (count, COLUMNS)).astype(np.float32)
+
+
+def fitted(trees: int, least_in_leaf: int, seed: int) -> Any:
+    rows = made_rows(200, seed)
+    answers = np.random.default_rng(seed).normal(size=len(rows))
+    made: Any = ExtraTreesRegressor(trees, min_samples_leaf=least_in_leaf, random_state=seed)
+    return made.fit(rows, answers)
+
+
+def answers(data: bytes, rows: Float32s) -> list[float]:
+    (found,) = Forest(read_trees("speed", data, rows.shape[1]))(rows)
+    return found
+
+
+def file_of(*nodes: tuple[int, float]) -> bytes:
+    return np.array([*nodes], NODE).tobytes()
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 7), st.integers(1, 150), st.integers(0, 9), st.integers(0, 60))
+def test_it_says_what_scikit_learn_says(trees: int, leaf: int, seed: int, count: int) -> None:
+    made, rows = fitted(trees, leaf, seed), made_rows(count, seed + 1)
+    found = answers(forest_bytes(made), rows)
+    expected: list[float] = made.predict(rows).tolist() if count else []
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=4))
+def test_heads_that_are_walked_together_answer_as_each_alone(heads: list[tuple[int, int]]) -> None:
+    files = [forest_bytes(fitted(trees, 2, trees)) for trees, _ in heads]
+    inputs = [
+        np.pad(made_rows(count, count), ((0, 0), (0, k))) for k, (_, count) in enumerate(heads)
+    ]
+    forest = Forest(
+        *(read_trees("speed", f, i.shape[1]) for f, i in zip(files, inputs, strict=True))
+    )
+    assert forest(*inputs) == [answers(f, i) for f, i in zip(files, inputs, strict=True)]
+
+
+def test_on_the_threshold_goes_left() -> None:
+    data = file_of((1, 2.5), (LEAF, 10.0), (LEAF, 20.0))
+    above = np.nextafter(np.float32(2.5), np.float32(9))
+    rows = np.array([[9, 2.4], [9, 2.5], [0, above]], np.float32)
+    assert answers(data, rows) == [10.0, 10.0, 20.0]
+
+
+LEAVES = ((LEAF, 1.0), (LEAF, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it is cut off"),
+        (b"no trees", "it is cut off"),
+        (file_of((0, 1.0), *LEAVES)[:-1], "it is cut off"),
+        (file_of((2, 1.0), *LEAVES), "its features go from -1 to 2, and 2 are known"),
+        (file_of((-2, 1.0), *LEAVES), "its features go from -2 to -1"),
+        (file_of((0, np.nan), *LEAVES), "not finite"),
+        (file_of((0, np.inf), *LEAVES), "not finite"),
+        (file_of((0, 1.0), (LEAF, LARGEST), (LEAF, 2 * LARGEST)), "an answer is beyond 50"),
+        (file_of((0, 1.0)), "its 1 nodes are no trees"),
+        (file_of((0, 1.0), (LEAF, 1.0)), "its 2 nodes are no trees"),
+        (file_of((LEAF, 1.0), (0, 1.0), (LEAF, 1.0)), "its 3 nodes are no trees"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_are_no_trees_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(ModelError, match=why) as failed:
+        read_trees("speed", data, 2)
+    assert all(part in str(failed.value) for part in ("speed.trees", "advisor train"))
+
+
+def test_trees_without_end_are_refused() -> None:
+    steps = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * MOST_LEVELS, *LEAVES]
+    with pytest.raises(ModelError, match="no trees of up to 500 levels"):
+        read_trees("speed", file_of(*steps), 1)
+    fewer = [(0, 1.0), *[(LEAF, 0.0), (0, 1.0)] * (MOST_LEVELS - 2), *LEAVES]
+    assert answers(file_of(*fewer), np.full((1, 1), 2.0, np.float32)) == [2.0]
+
+
+NODES = st.tuples(st.integers(-2, 3), st.sampled_from([0.0, 1.0, np.nan, 1e300]))
+
+
+@given(st.lists(NODES, max_size=40).map(lambda nodes: file_of(*nodes)) | st.binary(max_size=300))
+def test_any_file_is_refused_or_walked(data: bytes) -> None:
+    try:
+        found = answers(data, made_rows(20, 1)[:, :3])
+    except ModelError:
+        return
+    assert all(abs(answer) <= LARGEST for answer in found)
+
+
+# How far off jobs of families may be that nobody measured: worlds of those that were.
+
+
+def around_one(count: int, seed: int) -> dict[str, Floats]:
+    """Families, all equally near."""
+    numbers = np.random.default_rng((count, seed)).normal(1.0, 0.3, count)
+    return {f"family {n}": numbers[n : n + 1] for n in range(count)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3, 5, 12])
+def test_families_hold_one_that_was_not_measured(count: int) -> None:
+    """About four of five by themselves, however few they are; as they stand, a third to a half."""
+    held = 0
+    for week in range(200):
+        near = around_one(count + 1, week)
+        new = near.popitem()[1]
+        errors = drawn_errors(near, near)
+        low, high = np.quantile([errors(world) for world in range(40)], (0.05, 0.95))
+        held += low <= new[0] <= high
+    assert 0.72 <= held / 200 <= 0.93
+
+
+def test_few_families_are_less_sure() -> None:
+    """Student's t: of two families a third may be anywhere, of many it is as they are."""
+    assert wider(2) == pytest.approx(6.314 / 1.645 * 3**0.5)
+    numbers = [wider(n) for n in (2, 2.5, 3, 5, 8, 13)]
+    assert numbers == sorted(numbers, reverse=True)
+    assert wider(1000) == pytest.approx(1, abs=0.11)
+
+
+def test_what_all_families_have_in_common_is_in_the_mean() -> None:
+    near = around_one(12, 0)
+    errors = drawn_errors(near, near)
+    values = np.array([errors(world)[0] for world in range(2000)])
+    assert values.mean() == pytest.approx(np.mean([*near.values()][:6]), abs=0.1)
+    same = {name: np.array([0.4]) for name in near}
+    assert drawn_errors(same, same)(7) == pytest.approx([0.4])
+
+
+def test_servers_are_off_as_servers_are() -> None:
+    """In each world; their profiles differ though one family alone is nearest to all of them."""
+    counters = {"sm_active_percent": 22.0, "dram_active_percent": 5.0, "sm_clock_mhz": 1980.0}
+    window = SoloWindow(
+        job="seen",
+        gpu_model="NVIDIA H100 80GB HBM3",
+        units_total=132,
+        power_w=222.0,
+        power_limit_w=700.0,
+        clock_part=1.0,
+        idle_power_w=70.0,
+        memory_used_mib=4000.0,
+        counters=counters,
+    )
+    for is_server in (False, True):
+        guess = bundled_head().guesses(window, is_server=is_server)
+        kept = [guess(world).values["rate"][0] for world in range(16)]
+        assert len(set(kept)) >= 3
+        assert 0 < min(kept) < max(kept) <= 1
+        assert guess(3).values["sm_active_percent"].max() <= WHOLE
+        np.testing.assert_array_equal(guess(3).values["rate"], guess(3).values["rate"])

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 import small_model
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from small_model import POWER_TREES, SPEED_TREES, changed_head, save_model
 
 from advisor.errors import ModelError

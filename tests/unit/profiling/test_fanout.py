@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from host import UUID
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.settings import read_settings

@@ -1,30 +1,90 @@
 """Choices by hand: what is chosen of what is expected, and what that is worth as measured."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from html import unescape
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import synthetic_pairs as made_up
 from made_up_profiles import profile
 from made_up_results import pair_result
-from made_up_rows import as_held_out, solo_points, training_set
+from made_up_rows import as_held_out, full_solo_points, measured, solo_points, spy, training_set
+from reading import some
+from sklearn import model_selection
+from sklearn.linear_model import Ridge
+from sklearn.utils import estimator_checks
 
+import advisor
 from advisor.core.gpu import EQUAL, NINE, UNCAPPED, Split
-from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval, SplitResult
-from advisor.predict.profiles import Serving
-from advisor_models.registry import UNCAPPED as UNCAPPED_STRATUM
-from advisor_models.registry import LogBounds
-from advisor_training.learners import HeldOut, as_predicted, joined
-from advisor_training.rows import Data, Rows, make_data
+from advisor.core.objectives import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVES,
+    PER_WATT_OBJECTIVE,
+    Interval,
+    SplitResult,
+)
+from advisor.errors import InputError, ModelError
+from advisor.predict.profiles import Floats, Serving
+from advisor_models.registry import UNCAPPED as UNCAPPED_STRATUM, LogBounds
+from advisor_training import scoring
+from advisor_training.evaluation import (
+    TOLERANCES,
+    Evaluation,
+    FigureKind,
+    ask,
+    bundled_figures,
+    by_job,
+    check,
+    checked_figures,
+    limit_rows,
+    methods,
+    planned_fits,
+    worse_figures,
+)
+from advisor_training.learners import (
+    BY_FAMILY,
+    BY_PAIR,
+    BY_RUN,
+    BY_WORKLOAD,
+    LEARNERS,
+    LEAST_IN_LEAF,
+    LEAST_SPEED,
+    PROTOCOLS,
+    RANDOM_ROWS,
+    SPEED_LEARNER,
+    Answers,
+    Fitted,
+    HeldOut,
+    Predicted,
+    PriorRegressor,
+    as_predicted,
+    draw_rows,
+    extra_trees,
+    fit,
+    has_other_runs,
+    joined,
+    learned_from,
+    paper_features,
+    paper_learner,
+    physical,
+)
+from advisor_training.reports import said, write_evaluation
+from advisor_training.rows import Data, Rows, flat, make_data
 from advisor_training.scoring import (
     RULES,
     Choice,
     ChoiceQuestion,
+    Error,
     bounds_without,
     choose,
     choose_by_rule,
+    error,
+    errors_of,
+    figures_of,
     keys_of,
     speed_around,
 )
@@ -315,8 +375,7 @@ A = profile("training", columns={"sm_active_percent": [90.0] * 10})
 def too_high(rows: Rows, jobs: tuple[str, str], factor: float) -> HeldOut:
     """Speeds as measured, and that much too high in all pairs with one of two jobs."""
     row = np.arange(len(rows))
-    far = np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs)
-    by = np.where(far, factor, 1.0)
+    by = np.where(np.isin(rows.job_a, jobs) | np.isin(rows.job_b, jobs), factor, 1.0)
     speeds = rows.speed_a * by, rows.speed_b * by
     return as_held_out(rows.job_a, row, as_predicted(np.column_stack(speeds), rows.power_w))
 
@@ -359,3 +418,327 @@ def test_bounds_are_put_to_what_a_server_could_do() -> None:
     bounds = {"split, server": LogBounds(-0.4, 0.4)}
     found = speed_around(bounds, 2.0, EQUAL, 0, (profile("server", serving=serving), A))
     assert found == Interval(1.0, 0.98, 1.02)
+
+
+# The evaluation: what is left out, choices and errors by hand, the check, the page.
+
+
+OBJECTIVE = OBJECTIVES[PER_WATT_OBJECTIVE]
+QUESTION = ChoiceQuestion(OBJECTIVE)
+
+
+def knows_all(rows: Rows) -> Fitted:
+    return measured
+
+
+def answers_of(data: Data, protocol: str, learner: Callable[[Rows], Fitted]) -> Answers:
+    return PROTOCOLS[protocol].answer(data.rows, learner, lambda: None)
+
+
+def test_no_pair_is_on_both_sides(data: Data) -> None:
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, BY_PAIR, spy(seen))
+    assert not any(set(learned.pair) & set(asked.pair) for learned, asked in seen)
+    assert sorted(found.held_out.row) == list(range(len(data.rows)))
+
+
+def test_random_rows_are_the_papers(data: Data) -> None:
+    seen: list[tuple[Rows, Rows]] = []
+    found = answers_of(data, RANDOM_ROWS, spy(seen))
+    n = len(data.rows)
+    assert [len(learned) / n for learned, _ in seen] == pytest.approx([0.7] * 10, abs=0.02)
+    assert {len(asked) for _, asked in seen} == {n}
+    assert found.tested.mean() == pytest.approx(0.3, abs=0.02)
+    one, other = draw_rows(data.rows, 0.7, 2)
+    assert (one.learned != other.learned).any()
+
+
+def test_who_knows_all_reaches_the_oracle(data: Data) -> None:
+    held_out = answers_of(data, BY_WORKLOAD, knows_all).held_out
+    for name in OBJECTIVES:
+        for scope in ("nine", "every way"):
+            found = choose(data, held_out, ChoiceQuestion(OBJECTIVES[name], scope), 0.0)
+            assert min(choice.fraction for choice in found) == pytest.approx(1)
+
+
+def made_choice(
+    fraction: float, over_equal: float, job: str = "a", missed: bool | None = None
+) -> Choice:
+    return Choice(left_out=job, number=0, jobs=(job, "b"), chosen="50/50", oracle="10/90",
+                  fraction=fraction, energy_saved=1 - 1 / over_equal, stp=over_equal,
+                  slower_speed=0.5, missed=missed, over={"equal": over_equal})  # fmt: skip
+
+
+def test_figures_of_choices() -> None:
+    found = some(figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8, "worst", missed=True)]))
+    values = (found.mean_percent, found.worst_percent, found.p10_percent, found.saved.value,
+              found.loses.value, found.stp.value, found.over["equal"].mean_percent)  # fmt: skip
+    assert values == pytest.approx((90, 80, 82, 100 * (1 / 3 - 1 / 4) / 2, 50, 1.15, 15))
+    assert (found.worst_pair, set(found.over)) == (("worst", "b"), {"equal"})
+    assert found.missed
+    assert found.missed.value > 0
+    without = figures_of([made_choice(1.0, 1.5)])
+    assert without
+    assert (without.missed, figures_of([])) == (None, None)
+
+
+def test_errors_by_hand() -> None:
+    found = some(error(np.array([1.1, 2.0, 5.0]), np.array([1.0, 4.0, 0.0])))
+    assert dataclasses.astuple(found) == pytest.approx((30, 30))
+    assert error(np.array([1.0]), np.array([0.0])) is None
+
+
+def test_the_rate_as_served_includes_the_profile(data: Data) -> None:
+    faster = {
+        key: dataclasses.replace(p, values={**p.values, "rate": 1.1 * p.values["rate"]})
+        for key, p in data.profiles.items()
+    }
+    answers = answers_of(data, BY_WORKLOAD, knows_all)
+    which = np.full(len(data.rows), True)
+    found = errors_of(dataclasses.replace(data, profiles=faster), answers, which)
+    assert found.rate
+    assert (found.rate.mean_percent, found.speed) == (pytest.approx(10), Error(0, 0))
+
+
+def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
+    def learn(rows: Rows) -> Fitted:
+        return lambda asked: as_predicted(
+            np.column_stack([1.2 * asked.speed_a, asked.speed_b]), asked.power_w
+        )
+
+    held_out = answers_of(data, BY_WORKLOAD, learn).held_out
+    jobs = by_job(data, held_out, {PER_WATT_OBJECTIVE: choose(data, held_out, QUESTION, 0)})
+    own = {job.job: job.own and job.own.median_percent for job in jobs}
+    # `climber` is the first of every pair by its name, `slow` the last but next to itself.
+    assert (own["climber"], own["slow"]) == (pytest.approx(20), pytest.approx(0))
+    busy = [job.sm_active_percent for job in jobs]
+    assert busy == sorted(busy, reverse=True)
+
+
+@pytest.mark.usefixtures("evaluation")
+def test_planned_fits_are_the_fits_that_happen(
+    data: Data, fits_made: list[tuple[str, str]]
+) -> None:
+    planned = planned_fits(data, quick=True)
+    assert {step: fits_made.count(step) for step in planned} == planned
+    assert len(fits_made) == sum(planned.values()) == 15
+
+
+def worsened(
+    figures: dict[FigureKind, dict[str, float]], kind: FigureKind, by: float
+) -> tuple[str, Any]:
+    """The figures with the first one of a kind worse by so many points."""
+    name = next(iter(figures[kind]))
+    step = by if kind == "error" else -by
+    return name, {**figures, kind: {**figures[kind], name: figures[kind][name] + step}}
+
+
+@pytest.mark.parametrize("kind", list(TOLERANCES))
+def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: FigureKind) -> None:
+    figures = checked_figures(evaluation)
+    for by in (-20, TOLERANCES[kind] - 0.01):
+        check(worsened(figures, kind, by)[1], figures)
+    name, beyond = worsened(figures, kind, TOLERANCES[kind] + 0.01)
+    with pytest.raises(ModelError, match=re.escape(f"{kind} of {name} is")) as caught:
+        check(beyond, figures)
+    (found,) = worse_figures(beyond, figures)
+    assert all(f"{value:.2f} %" in str(caught.value) for value in (found.value, found.bound))
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_missing_figure_fails_the_check(evaluation: Evaluation, value: float | None) -> None:
+    figures = checked_figures(evaluation)
+    name, *_ = errors = dict(figures["error"])
+    errors |= {name: value}
+    found: dict[FigureKind, dict[str, float]]
+    found = {**figures, "error": {k: v for k, v in errors.items() if v is not None}}
+    with pytest.raises(ModelError, match=re.escape(name)):
+        check(found, figures)
+
+
+def test_the_bundled_figures_are_of_the_same_names(evaluation: Evaluation) -> None:
+    ours, bundled = checked_figures(evaluation), bundled_figures()
+    assert {kind: list(found) for kind, found in ours.items()} == {
+        kind: list(found) for kind, found in bundled.items()
+    }
+
+
+def test_the_page_needs_nothing_else(evaluation: Evaluation, tmp_path: Path) -> None:
+    named = dataclasses.replace(evaluation.basis, gpu_models=("<script>x</script>",))
+    strange = dataclasses.replace(evaluation, basis=named)
+    page, *_ = write_evaluation(strange, tmp_path / "a")
+    text = page.read_text()
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"|url\((?!#)[^)]*\)', text) == []
+    identities = re.findall(r'\bid="([^"]*)"', text)
+    assert len(identities) == len(set(identities))
+    assert "<script>" not in text
+    assert all(line in unescape(text) for line in said(strange))
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_a_family_is_left_out_whole(data: Data) -> None:
+    names = np.array(["bert-train", "bert-infer-b2", "triad", "gemm", "matmul-bf16", "fft"])
+    jobs = dict(zip(data.rows.jobs, names, strict=False))
+    rows = data.rows.assign(
+        job_a=np.array([jobs[j] for j in data.rows.job_a.tolist()]),
+        job_b=np.array([jobs[j] for j in data.rows.job_b.tolist()]),
+    )
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_FAMILY].answer(rows, spy(seen), lambda: None)
+    for twins in ({"bert-train", "bert-infer-b2"}, {"gemm", "matmul-bf16"}):
+        for learned, asked in seen:
+            pairs = zip(asked.job_a.tolist(), asked.job_b.tolist(), strict=True)
+            assert not set(learned.jobs) & twins or not all(twins & {*pair} for pair in pairs)
+    assert len(seen) == PROTOCOLS[BY_FAMILY].fits(rows)
+
+
+def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
+    assert not has_other_runs(data.rows.take(data.rows.run == data.rows.run[0]))
+    number = np.arange(len(data.rows)) % 2
+    rows = data.rows.assign(
+        run=np.where(number, "second", "first"),
+        card=np.where(number, "GPU-2", "GPU-1"),
+    )
+    assert has_other_runs(rows)
+    seen: list[tuple[Rows, Rows]] = []
+    PROTOCOLS[BY_RUN].answer(rows, spy(seen), lambda: None)
+    assert all(not set(learned.card) & set(asked.card) for learned, asked in seen)
+    assert len(seen) == PROTOCOLS[BY_RUN].fits(rows) == 2 * len(rows.jobs)
+
+
+@pytest.mark.slow
+def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
+    results = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    rows = list(limit_rows(data, BY_WORKLOAD, results))
+    ways = ["as advised", "low end", "expected"]
+    assert [(row.min_speed, row.kept) for row in rows] == [
+        (least, kept) for least in (0.4, 0.5) for kept in ways
+    ]
+    assert rows[1].shared.value <= rows[0].shared.value <= rows[2].shared.value
+
+
+def test_choices_agree_with_the_training_scores(data: Data) -> None:
+    """The same fractions as training reports, by an objective that knows no raw rates."""
+    held_out = answers_of(data, BY_WORKLOAD, LEARNERS["linear"]).held_out
+    ours = [c.fraction for c in choose(data, held_out, QUESTION, 0.005)]
+    np.testing.assert_allclose(ours, scoring.fractions(data.rows, held_out, OBJECTIVE, 0.005))
+
+
+def values(predicted: Predicted) -> Floats:
+    return np.concatenate([flat(predicted.speed), predicted.power_w])
+
+
+def test_a_starved_job_has_a_logarithm() -> None:
+    starved = ROWS.assign(speed_a=np.zeros(len(ROWS)))
+    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, starved).y[: len(ROWS)], LEAST_SPEED)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "physical"])
+def test_learners_learn(name: str) -> None:
+    measured = np.concatenate([ROWS.speed_a, ROWS.speed_b, ROWS.power_w])
+    learned = np.abs(values(LEARNERS[name](ROWS)(ROWS)) / measured - 1).mean()
+    assert learned < 0.5 * np.abs(values(physical(ROWS)(ROWS)) / measured - 1).mean()
+
+
+def test_a_server_is_learned_from_where_it_falls_short() -> None:
+    """A row in which it served everything says only that it could do no less."""
+    half = np.arange(len(ROWS)) < len(ROWS) // 2
+    full = np.where(half, 0.98, np.inf)
+    rows = ROWS.assign(all_served_a=full, speed_a=np.where(half, 1.0, ROWS.speed_a))
+    told = rows.assign(speed_a=np.where(half, 1.05, ROWS.speed_a))
+    learned, again = (fit(extra_trees, each)(rows) for each in (rows, told))
+    np.testing.assert_array_equal(learned.speed, again.speed)
+
+
+def test_a_server_serves_no_more_than_its_demand() -> None:
+    """What it could do is known next to that; no other job is faster than alone."""
+    speed = dataclasses.replace(ROWS.heads["speed"], prior=np.full((len(ROWS), 2), 3.0))
+    served = ROWS.assign(all_served_a=np.full(len(ROWS), 0.98))
+    rows = dataclasses.replace(served, heads={**ROWS.heads, "speed": speed})
+    found = physical(rows)(rows)
+    assert [set(each[:, 0]) for each in (found.speed, found.heads["speed"])] == [{1.0}, {3.0}]
+    assert set(found.speed[:, 1]) == {1.0}
+
+
+def test_a_weight_changes_what_is_learned() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.2, len(ROWS))
+    noisy = ROWS.assign(power_w=ROWS.power_w * np.exp(noise))
+    half = noisy.assign(weight=np.where(ROWS.job_a == "climber", 0.1, 1.0))
+    for name in ("extra-trees", "linear"):
+        plain, weighed = (LEARNERS[name](rows)(ROWS).power_w for rows in (noisy, half))
+        assert not np.array_equal(plain, weighed)
+
+
+CHECKS, SELECTION = cast("Any", estimator_checks), cast("Any", model_selection)
+"""They have no types."""
+
+COUNTS_ROWS = {
+    "check_sample_weight_equivalence_on_dense_data": f"a leaf has {LEAST_IN_LEAF} rows, whatever "
+    "they weigh: ExtraTreesRegressor(min_samples_leaf=4) fails this by itself"
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("regressor", "expected"), [(None, COUNTS_ROWS), (Ridge(), {})], ids=["trees", "ridge"]
+)
+def test_scikit_learn_takes_it_for_its_own(regressor: Any, expected: dict[str, str]) -> None:
+    found = CHECKS.check_estimator(
+        PriorRegressor(regressor), expected_failed_checks=expected, on_fail=None, on_skip=None
+    )
+    failed = {each["check_name"]: each["exception"] for each in found if each["status"] == "failed"}
+    assert failed == {}
+    assert {each["check_name"] for each in found if each["status"] == "xfail"} == expected.keys()
+
+
+def test_a_prior_is_no_feature() -> None:
+    """What is learned is the distance to it: right everywhere, there is nothing to learn."""
+    prior = np.linspace(1, 100, 50)
+    X = np.column_stack([np.zeros(50), prior])  # noqa: N806
+    fitted = PriorRegressor(Ridge(), prior_column=1).fit(X, 2 * prior)
+    np.testing.assert_allclose(fitted.predict(X), 2 * prior, rtol=1e-5)
+    with pytest.raises(ValueError, match="must be above 0"):
+        fitted.fit(X, prior - 1)
+
+
+@pytest.mark.slow
+def test_another_regressor_can_be_left_out_job_by_job() -> None:
+    """On the rows of the trainer, in the folds of the trainer, with the tools of scikit-learn."""
+    data = advisor.training_data("power")
+    assert data.X.columns[0] == "prior"
+    assert not data.X.isna().any(axis=None)
+    folds = list(data.folds())[:3]
+    for train, test in folds:
+        assert not {*data.jobs[train].ravel()} >= {*data.jobs[test].ravel()}
+    estimator = advisor.PriorRegressor(Ridge(), prior_column=0)
+    assert SELECTION.cross_val_score(estimator, data.X, data.y, cv=folds).min() > 0.5
+    with pytest.raises(InputError, match="no head watts"):
+        advisor.training_data("watts")
+
+
+PAPER_DATA = make_data(
+    made_up.pair_points([(made_up.CLIMBER, made_up.SITTER), (made_up.HOG, made_up.CLIMBER)]),
+    full_solo_points(),
+)
+
+
+def test_features_of_the_paper_are_averaged_or_summed() -> None:
+    """For a row whose jobs are known in closed form, and the slopes of both jobs."""
+    rows, profiles = PAPER_DATA.rows, PAPER_DATA.profiles
+    at = (rows.job_a == "climber") & (rows.job_b == "sitter") & (rows.share_a == 30)
+    [found] = paper_features(rows.take(at), profiles).tolist()
+    pair = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
+    slopes = [np.polyfit(p.shares, p.values["rate"], 1)[0] for p in pair]
+    assert slopes[0] == pytest.approx(2, rel=0.01), "200 steps per second over 100 %"
+    rates = 200 * made_up.CLIMBER.speed(30) + 900 * made_up.SITTER.speed(70)
+    assert (found[0], found[2]) == pytest.approx(((95 * 0.3 + 15 * 0.7) / 2, 10))
+    assert found[5:] == pytest.approx([20, 20, rates, sum(slopes)])
+
+
+def test_the_papers_method_gives_back_the_sums_that_it_learned() -> None:
+    nine = PAPER_DATA.rows.take(PAPER_DATA.rows.kind == "nine")
+    found = paper_learner(PAPER_DATA.profiles)(PAPER_DATA.rows)(nine)
+    rates = np.column_stack([nine.solo_rate_a, nine.solo_rate_b])
+    measured = np.column_stack([nine.speed_a, nine.speed_b])
+    np.testing.assert_allclose((found.speed * rates).sum(1), (measured * rates).sum(1))
+    np.testing.assert_allclose(found.power_w, nine.power_w)

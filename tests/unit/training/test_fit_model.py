@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 import synthetic_pairs as made_up
 import two_cards
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up_rows import solo_points, spy, training_set
 from retraining import few_trees
 
@@ -64,8 +63,7 @@ from advisor_training.learners import (
     learners_for,
     leave_one_job_out,
 )
-from advisor_training.reports import gpu_tables, said
-from advisor_training.reports import page as to_html
+from advisor_training.reports import gpu_tables, page as to_html, said
 from advisor_training.rows import Data, Rows, flat, make_data, make_pairs, make_rows
 from advisor_training.scoring import head_errors
 from advisor_training.train import (

@@ -7,8 +7,7 @@ import random
 import pytest
 import synthetic_pairs as made_up
 from flat_records import changed, from_flat
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 from made_up_rows import solo_points
 
 from advisor.core.gpu import Split

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from reading import some
 from simple_pairs import SHARES, SOLOS, nine, pair, solo
 
@@ -163,8 +162,7 @@ def test_a_replay_is_compared_with_the_job_that_it_replays(source: str, fits: bo
 def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
     """A job that runs slower alone than it can does not tell how the pair shares the GPU."""
     fast = solo("a", rate=100.0, gpu_uuid="GPU-2", run="other")
-    solos = [solo("a", rate=rate), fast, solo("b")]
-    pairs, left_out = make_pairs(nine(), solos)
+    pairs, left_out = make_pairs(nine(), [solo("a", rate=rate), fast, solo("b")])
     assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up_profiles import P99_BESIDE, Physics, Scripted, profile
 
 from advisor.core.gpu import (

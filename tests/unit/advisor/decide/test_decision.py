@@ -9,10 +9,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from made_up_profiles import SHARES, Physics, Scripted, profile
-from made_up_profiles import active_job as job
+from hypothesis import given, settings, strategies as st
+from made_up_profiles import SHARES, Physics, Scripted, active_job as job, profile
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import (
@@ -191,8 +189,7 @@ def test_a_stricter_limit_never_gives_a_better_answer(
 def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     question: Asked, request: Request
 ) -> None:
-    found = answered(question, request)
-    if found is None:
+    if (found := answered(question, request)) is None:
         return
     *shared, apart = found.options
     kept = [option for option in shared if not option.violations]
@@ -429,8 +426,7 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     assert accepting(slow, two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
     broken = violations(slow.predictions, two, hot)[slow.place]
-    over = dataclasses.replace(slow, violations=broken)
-    assert accepting(over, two, hot) == ""
+    assert accepting(dataclasses.replace(slow, violations=broken), two, hot) == ""
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
     assert accepting(option, two, Request()) == ""

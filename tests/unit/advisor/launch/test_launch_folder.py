@@ -10,8 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 from ended_launches import PAIR, launch_id
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from advisor.core.gpu import ALL_GPUS, NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.job import Job

@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scripted_jobs import FAULT, GPU, Script, Watch, pid_of
 
 from advisor.core import records
@@ -23,8 +22,7 @@ from advisor.errors import (
     LimitNotProvenError,
     PartitionError,
 )
-from advisor.launch import account as accounts
-from advisor.launch import set_monitor
+from advisor.launch import account as accounts, set_monitor
 from advisor.launch.account import LEAST_REQUESTS, WINDOW_S, WINDOWS, P99Watch
 from advisor.launch.observe import observe, pace_news, shown, unsaid
 from advisor.launch.spec import Forecast, JobForecast, LaunchSet

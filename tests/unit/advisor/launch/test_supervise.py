@@ -27,8 +27,7 @@ from advisor.errors import (
     PartitionError,
     SurvivorsError,
 )
-from advisor.launch import folder as folders
-from advisor.launch import observe, set_monitor, start, supervise
+from advisor.launch import folder as folders, observe, set_monitor, start, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (

@@ -12,8 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 from made_up_profiles import Physics, active_job, profile
 from unsafe_counts import SAFE_132, UNSAFE_132, checked_132
 

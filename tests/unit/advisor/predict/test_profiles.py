@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import small_model
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up_profiles import SHARES, Scripted, profile
 from reading import some
 from simple_pairs import solo
@@ -144,8 +143,7 @@ def test_gaps_are_filled_from_their_neighbours() -> None:
     assert found.values["dram_active_percent"].tolist() == expected
     assert found.values["sm_clock_mhz"].tolist() == [1500] * 10
     assert (found.missing, list(found.values)) == (("sm_clock_mhz",), list(gappy().values))
-    whole = gappy().values["rate"]
-    assert found.values["rate"].tolist() == whole.tolist()
+    assert found.values["rate"].tolist() == gappy().values["rate"].tolist()
 
 
 def test_nothing_is_made_up_for_an_unknown_column() -> None:

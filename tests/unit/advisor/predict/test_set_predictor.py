@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up_profiles import Scripted, profile
 
 from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits

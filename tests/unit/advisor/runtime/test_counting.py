@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
@@ -299,8 +298,7 @@ def test_only_the_first_values_are_kept_but_all_are_counted(file: Path) -> None:
 
 def test_a_file_of_eight_bytes_takes_the_count_alone(file: Path) -> None:
     file.write_bytes(bytes(8))
-    progress = Progress()
-    progress.add(5, value=1.0, latency_s=0.1)
+    Progress().add(5, value=1.0, latency_s=0.1)
     assert (read(file), read_latencies(file)) == (Reported(), ())
     with closing(CounterFile(file)) as counter:
         assert counter.read() == 5

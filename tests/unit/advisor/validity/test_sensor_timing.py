@@ -4,8 +4,7 @@ import dataclasses
 
 import made_up_kernel
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from advisor.errors import InputError
 from advisor.validity.sensor_record import PowerChannel, PowerTiming, SensorRecord, power_timing

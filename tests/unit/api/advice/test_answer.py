@@ -1,25 +1,34 @@
 """A recommendation by a model that says what was written down: what it passes on, and its words."""
 
 import dataclasses
+import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from advised import CARD, UUID, known, model, profile, profiles
+from advised import CARD, UUID, known, model, profile, profiles, settings_of
+from made_up_profiles import SHARES
 from small_model import make_manifest, make_profile
 
+import advisor
 from advisor.core.gpu import Split, without_limits
 from advisor.core.objectives import Policy, Prices, Work
 from advisor.decide.limits import Request
-from advisor.errors import InputError
+from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
-from advisor.predict.profiles import Profile
-from advisor.settings import read_settings
+from advisor.predict.profiles import Profile, Serving
+from advisor.settings import Settings, read_settings
 from advisor.wire.answers import DriftedJob, Option, Recommendation
-from advisor.wire.requests import JobRequest, RecommendationRequest
-from advisor_advice.answers import answer, gpu_warnings, known_set, request_of, to_wire
+from advisor.wire.placement import Placement, SeatedSet
+from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
+from advisor_advice import placing
+from advisor_advice.answers import best_size, gpu_warnings, known_set, request_of, to_wire
 from advisor_advice.conditions import NOTHING, Conditions
+from advisor_advice.placing import place_jobs, place_request
+from advisor_advice.profiles import ProfileSet
+from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, OtherGpu
 
 BEST = Split((30.0, 70.0))
@@ -62,12 +71,12 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    assert said in answer(known(replace(MODEL, outside=outside)), ANY).warnings
+    assert said in known_set(known(replace(MODEL, outside=outside))).answer(ANY).warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = answer(known(MODEL, found), ANY).warnings
+    warnings = known_set(known(MODEL, found)).answer(ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -75,7 +84,7 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = answer(known(filled, lacking), ANY)
+    given = known_set(known(filled, lacking)).answer(ANY)
     assert [p.idle_power_w for p in given.decision.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
@@ -89,8 +98,8 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
         drifts=(DRIFT,),
         outdated={CARD: "checked long ago", "Other": "older"},
     )
-    usual = answer(known(model()), ANY)
-    given = answer(known(model(), conditions=conditions), ANY)
+    usual = known_set(known(model())).answer(ANY)
+    given = known_set(known(model(), conditions=conditions)).answer(ANY)
     option, before = (
         next(o for o in one.decision.options if o.name == "50/50") for one in (given, usual)
     )
@@ -223,3 +232,192 @@ def test_work_of_a_set_is_refused() -> None:
     asked = RecommendationRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
     with pytest.raises(InputError, match="nothing of 3 jobs"):
         request_of(asked, read_settings({}))
+
+
+# The best partners of one job, its size alone, and the copies that memory has room for.
+
+
+def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:
+    """With the tail there; a job that falls with every SM has none but the whole GPU."""
+    serving = Serving(
+        offered_rate=100.0, rate_noise=None, latency_p99_ms=((30.0, 9.0), (100.0, 4.0))
+    )
+    size = best_size(profile("s", rates=[50, 90, 96, *[100] * 7], serving=serving))
+    assert size
+    assert (size.share_percent, size.speed, size.latency_p99_ms) == (30.0, 0.96, 9.0)
+    assert best_size(profile("a")) is None
+
+
+# Placements: by the same policy and the same path as advice on one GPU.
+
+
+H200 = "NVIDIA H200"
+
+SERVING = Serving(offered_rate=100.0, rate_noise=None, latency_p99_ms=())
+
+
+SHORT, LONG = QueuedJobs(job="a", work_s=600.0), QueuedJobs(job="b", work_s=900.0)
+"""Both end together at the best split."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A host with nothing of its own, and a policy that any job at a tenth of its speed keeps."""
+    return replace(settings_of(tmp_path), policy=Policy(min_speed=0.1))
+
+
+def asked(*jobs: QueuedJobs, gpus: int | None = 1, **fields: Any) -> PlacementRequest:
+    """A queue of one `a` and one `b`, or of what is given."""
+    return PlacementRequest(jobs=jobs or (SHORT, LONG), gpus=gpus, time_limit_s=10.0, **fields)
+
+
+def placed(
+    settings: Settings,
+    request: PlacementRequest | None = None,
+    found: ProfileSet | None = None,
+) -> Placement:
+    request = request or asked()
+    limits = place_request(request, settings)
+    return placing.placed(request, limits, [known(MODEL, found)], [request.gpus])
+
+
+def sizes(found: Placement) -> list[int]:
+    return [len(one.jobs) for one in found.sets for _ in range(one.count)]
+
+
+def test_a_server_keeps_its_demand(settings: Settings) -> None:
+    """Its floor is all that arrives, not the least speed of other jobs."""
+    fills: Any = {"columns": {"sm_active_percent": SHARES}}
+    served = profiles(profile("a", serving=SERVING, **fills), profile("b", **fills))
+    assert sizes(placed(settings, found=served)) == [1, 1]
+    assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.5), LONG), served)) == [1, 1]
+    assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.0), LONG), served)) == [2]
+
+
+def test_a_minimum_speed_is_kept_by_every_set(settings: Settings) -> None:
+    # 9 of 10 have 0.577 and more; 0.6 is expected, and 0.54 its low end.
+    (one,) = placed(settings, asked(replace(SHORT, min_speed=0.57), LONG)).sets
+    assert one.launch == "a b --split 30/70"
+    assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.58), LONG))) == [1, 1]
+
+
+def test_a_job_that_does_not_fit_is_refused(settings: Settings) -> None:
+    big = profiles(profile("a", memory_used_mib=9000.0), profile("b"))
+    with pytest.raises(InputError, match="a needs 9000 MiB of memory, the card has 8000 MiB"):
+        placed(settings, asked(memory_mib=8000.0), big)
+
+
+def test_a_card_is_one_gpu(settings: Settings) -> None:
+    for gpus in (2, None):
+        with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2"):
+            placed(settings, asked(gpus=gpus, gpu_uuid="GPU-2"))
+    assert placed(settings, asked(gpus=1, gpu_uuid="GPU-2")).queue
+
+
+def test_first_come_that_cannot_be_kept_is_not_compared(settings: Settings) -> None:
+    hungry = profiles(*(profile(job, memory_used_mib=5000.0) for job in "ab"))
+    found = placed(settings, asked(memory_mib=8000.0), hungry)
+    assert sizes(found) == [1, 1]
+    assert found.queue
+    assert "one after the other" in [other.name for other in found.queue.baselines]
+
+
+def test_the_policy_of_the_settings_decides(settings: Settings) -> None:
+    """Cost where prices are set; what a request says goes before; all else has no sum."""
+    assert placed(settings).objective == "energy-efficiency"
+    priced = replace(settings, policy=replace(settings.policy, prices=Prices(gpu_hour=2.0)))
+    assert placed(priced).objective == "cost"
+    assert placed(priced, asked(objective="throughput")).objective == "throughput"
+    choosy = replace(settings, policy=replace(settings.policy, min_gain=0.8))
+    assert (sizes(placed(choosy)), sizes(placed(choosy, asked(min_gain=0.0)))) == ([1, 1], [2])
+    fair = replace(settings, policy=replace(settings.policy, objective="max-min"))
+    with pytest.raises(InputError, match="a queue is not placed by max-min"):
+        placed(fair)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A host with nothing of its own and the usual policy."""
+    monkeypatch.setenv("ADVISOR_HOME", str(tmp_path / "home"))
+    return settings_of(tmp_path)
+
+
+def running(*jobs: str, **fields: Any) -> PlacementRequest:
+    named = tuple(QueuedJobs(job=job) for job in jobs)
+    return PlacementRequest(jobs=named, gpu_model=H200, **fields)
+
+
+def test_sets_are_those_that_advice_gives(bare: Settings) -> None:
+    """On one GPU all share where advice says so; of a set of some it says the same.
+
+    All 60 are asked by docs/measurements/doors.py.
+    """
+    names = sorted({p.job for p in bundled_solo_points() if p.gpu_model == H200})
+    dice = random.Random(56)
+    for _ in range(5):
+        jobs = sorted(dice.choices(names, k=dice.randint(2, 7)))
+        (one,) = place_jobs(running(*jobs, gpus=1), bare).sets
+        seated = [job.job for job in one.jobs]
+        assert (len(seated) == len(jobs)) == (recommended(jobs) is not None)
+        if len(seated) > 1:
+            assert told(one) == recommended(seated)
+
+
+def recommended(jobs: list[str]) -> Any:
+    """Option, speeds and watts; None: a GPU for each."""
+    try:
+        found: Any = advisor.recommend(*jobs, gpu_model=H200)
+    except NoSplitError:
+        return None
+    if found.verdict != "share":
+        return None
+    way, name = found.choice, found.choice.split
+    return name, [short(job.speed.value) for job in way.jobs], short(way.power_w.value)
+
+
+def told(one: SeatedSet) -> Any:
+    split = one.launch.partition(" --split ")[2]
+    return split, [short(job.speed) for job in one.jobs], short(one.power_w)
+
+
+def short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def test_jobs_that_do_not_fit_one_card_are_told_how_many_take_them(bare: Settings) -> None:
+    """With as many GPUs as jobs, where nothing else is said."""
+    jobs = ("bert-train",) * 2 + ("bert-train-b2",) * 5
+    found = advisor.place(*jobs, gpu_model=H200)
+    assert found.sets == place_jobs(running(*jobs), bare).sets
+    assert (found.seated, found.waiting, found.gpus[0].gpus) == (7, (), 7)
+    assert found.cards == sum(one.count for one in found.sets) < 7
+    launches = [one.launch for one in found.sets for _ in range(one.count)]
+    assert [*advisor.recommend(*jobs, gpu_model=H200).gpus] == launches
+
+
+def test_a_budget_of_watts_is_kept_by_one_limit_for_all(bare: Settings) -> None:
+    """More cards at a lower limit do more than fewer at their own, and what is left waits."""
+    jobs = ("matmul-bf16",) * 4
+    found = place_jobs(running(*jobs, gpus=4, rack_power_w=1800.0), bare)
+    (pool,) = found.gpus
+    assert pool.gpus > 1800 // 700
+    assert found.power_limit_w is not None
+    assert pool.gpus * found.power_limit_w <= 1800
+    assert all(one.power_w <= found.power_limit_w for one in found.sets)
+    # Where all may draw what they want, nothing is lowered.
+    free = place_jobs(running(*jobs, gpus=4, rack_power_w=4 * 700.0), bare)
+    assert free.power_limit_w == 700
+    assert free.sets == place_jobs(running(*jobs, gpus=4), bare).sets
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (running("triad", rack_power_w=300.0), "allow 350 W"),
+        (replace(asked(QueuedJobs(job="triad", work_s=60.0)), rack_power_w=3000.0), "or the work"),
+    ],
+)
+def test_a_budget_that_says_nothing(bare: Settings, request_: PlacementRequest, told: str) -> None:
+    with pytest.raises(InputError) as refused:
+        place_jobs(request_, bare)
+    assert told in str(refused.value)

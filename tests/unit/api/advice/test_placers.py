@@ -191,8 +191,7 @@ JOB = {"ecs": '"nvidiaMps"', "ray": "num_gpus", "slurm": "#SBATCH", "mps": " COM
 
 def fits(value: Any, form: Any) -> bool:
     """No name twice in a list, and no key but those of the form."""
-    kind = form.__class__
-    if kind is dict:
+    if (kind := form.__class__) is dict:
         parts = {name.removesuffix("?"): part for name, part in form.items()}
         needed = {name for name in parts if name in form}
         return needed <= value.keys() <= parts.keys() and all(

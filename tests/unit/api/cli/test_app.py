@@ -1,19 +1,25 @@
 """The command line starts without the commands, and shows their help as they say it themselves."""
 
+import io
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from command_line import called
+from rich.console import Console
 
 from advisor.errors import exit_codes
-from advisor_cli import app as command_line
-from advisor_cli import power
+from advisor_cli import app as command_line, power
+from advisor_cli.measure.testbeds import stoppable
 
 ROOT = Path(__file__).parents[4]
 COMMANDS = [command.name for command in command_line.app.registered_commands]
@@ -68,8 +74,7 @@ def test_help_lists_all_commands_without_loading_them(
 
 def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
     """The words that call each command that is no group."""
-    parts = getattr(command, "commands", {})
-    if not parts:
+    if not (parts := getattr(command, "commands", {})):
         yield [*words]
     for name, part in parts.items():
         yield from _leaves(part, *words, name)
@@ -131,3 +136,40 @@ def test_exit_codes_stand_in_one_table() -> None:
     )
     told = [(str(number), code, meaning.rstrip(".")) for number, code, meaning in exit_codes()]
     assert (rows, len({number for number, _, _ in told})) == (told, len(told))
+
+
+# How signals end a command that measures.
+
+
+@contextmanager
+def disposition(number: signal.Signals, handler: signal.Handlers) -> Generator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_says_what_goes_on(number: signal.Signals, tmp_path: Path) -> None:
+    text = tmp_path / "said"
+    with disposition(number, signal.SIG_DFL):
+        with (
+            text.open("a") as file,
+            pytest.raises(typer.Exit) as ended,
+            stoppable(Console(file=file)),
+        ):
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    assert ended.value.exit_code == 130
+    said = text.read_text()
+    assert "the same command goes on from here" in said
+    assert ("stopping: the jobs are ended first" in said) == (number != signal.SIGHUP)
+
+
+def test_nohup_is_heeded() -> None:
+    """Who starts a run with nohup wants it to outlive the terminal."""
+    with disposition(signal.SIGHUP, signal.SIG_IGN):
+        with stoppable(Console(file=io.StringIO())):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

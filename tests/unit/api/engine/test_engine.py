@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,21 +14,21 @@ from unittest.mock import Mock
 import pytest
 
 from advisor.core.records import Observation, PairPoint, SoloPoint
-from advisor.errors import BusyError, InputError, StoreError
+from advisor.errors import BusyError, InputError, NoSplitError, StoreError
 from advisor.predict.measured import of_few
+from advisor.runtime.processes import descendants
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.conditions import Experience
-from advisor_api import engine as engine_module
+from advisor_api import engine as engine_module, own_process
 from advisor_api.engine import Engine
+from advisor_api.own_process import OwnProcesses, ProcessEndedError
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_power import components
-
-pytestmark = pytest.mark.anyio
 
 PAIR = RecommendationRequest.of("fft", "gemm")
 
@@ -78,6 +81,7 @@ def engine(source: Source, tmp_path: Path) -> Engine:
     return Engine(settings, source, Registry(tmp_path / "models"), source.change_count)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.anyio
 @pytest.mark.slow
 async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: Source) -> None:
     """A crowd that asks for the same jobs is no crowd at the database."""
@@ -85,6 +89,7 @@ async def test_many_at_once_cost_one_look_and_one_load(engine: Engine, source: S
     assert (source.looks, source.loads, source.pair_loads) == (1, 2, 1)
 
 
+@pytest.mark.anyio
 async def test_within_a_second_nothing_is_looked_at(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +106,7 @@ async def test_within_a_second_nothing_is_looked_at(
     assert (engine.hits, engine.misses) == (2, 1)
 
 
+@pytest.mark.anyio
 async def test_nothing_is_kept_of_a_model_that_was_replaced(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +122,7 @@ async def test_nothing_is_kept_of_a_model_that_was_replaced(
     assert not of_few.cache_info().currsize
 
 
+@pytest.mark.anyio
 async def test_write_of_this_process_counts_although_a_look_is_under_way(
     engine: Engine, source: Source
 ) -> None:
@@ -132,6 +139,7 @@ async def test_write_of_this_process_counts_although_a_look_is_under_way(
     assert source.looks == 2
 
 
+@pytest.mark.anyio
 async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     engine: Engine, source: Source
 ) -> None:
@@ -148,6 +156,7 @@ async def test_store_that_is_gone_is_an_error_and_back_an_answer(
     await engine.recommend(PAIR)
 
 
+@pytest.mark.anyio
 async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +178,7 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
     assert len(asked) == 2
 
 
+@pytest.mark.anyio
 async def test_a_write_ends_only_what_may_depend_on_it(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +213,7 @@ async def test_a_write_ends_only_what_may_depend_on_it(
     assert fitted[1] > fitted[0]
 
 
+@pytest.mark.anyio
 async def test_unknown_jobs_are_not_looked_for_again_and_again(
     engine: Engine, source: Source
 ) -> None:
@@ -214,6 +225,7 @@ async def test_unknown_jobs_are_not_looked_for_again_and_again(
     assert source.loads == 3
 
 
+@pytest.mark.anyio
 @pytest.mark.slow
 async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: Path) -> None:
     """All of it reaches the process that works it out, as it reaches advice."""
@@ -231,6 +243,7 @@ async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: 
     assert any(drift.text in warning for warning in told["warnings"])
 
 
+@pytest.mark.anyio
 async def test_placements_wait_in_a_short_line(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,3 +266,131 @@ async def test_placements_wait_in_a_short_line(
     assert sum(isinstance(error, BusyError) for error in found) == 3
     assert running[1] <= engine_module.PLACEMENTS_AT_ONCE
     engine.close()
+
+
+# Work in processes of their own: what it gives, and what is left when one is killed or closed.
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[OwnProcesses]:
+    # Pickled functions are found by their module, as those of the package are.
+    here = {"ADVISOR_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    processes = OwnProcesses(read_settings({**os.environ, **here}), 2)
+    yield processes
+    processes.close()
+
+
+def pid_there() -> bytes:
+    return str(os.getpid()).encode()
+
+
+def niceness_there() -> bytes:
+    return str(os.getpriority(os.PRIO_PROCESS, 0)).encode()
+
+
+def slow(seconds: float) -> bytes:
+    time.sleep(seconds)
+    return b"done"
+
+
+def large(mib: int) -> bytes:
+    return str(len(b"x" * (mib * 2**20))).encode()  # zeros would take none
+
+
+def refused() -> bytes:
+    raise NoSplitError("nothing fits", why="it is too much", fix="ask for less")
+
+
+def broken() -> bytes:
+    raise ZeroDivisionError("in here")
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_answer_is_that_of_a_process_that_gives_way(own: OwnProcesses) -> None:
+    """It is another process, the same one each time, and takes the core after the service."""
+    first, second = [int(await own.work(pid_there)) for _ in range(2)]
+    assert first == second != os.getpid()
+    assert int(await own.work(niceness_there)) > min(os.getpriority(os.PRIO_PROCESS, 0), 18)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_memory_of_the_service_does_not_count(own: OwnProcesses) -> None:
+    assert large(own_process.MOST_KIB // 1024 + 16)
+    assert await own.work(pid_there) == await own.work(pid_there)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_errors_arrive_whole(own: OwnProcesses) -> None:
+    """What, why and what to do next, and of a fault of our own where it was."""
+    with pytest.raises(NoSplitError) as told:
+        await own.work(refused)
+    assert (told.value.what, told.value.fix) == ("nothing fits", "ask for less")
+    assert str(told.value) == "nothing fits. it is too much. ask for less."
+    with pytest.raises(ZeroDivisionError) as fault:
+        await own.work(broken)
+    assert "in broken" in fault.value.__notes__[0]
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_a_killed_process_is_told_and_replaced(own: OwnProcesses) -> None:
+    """In the middle of work or after it: one request fails at most, and the next one does not."""
+    pid = int(await own.work(pid_there))
+    asked = asyncio.create_task(own.work(slow, 30.0))
+    await asyncio.sleep(0.2)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ProcessEndedError, match="ask again"):
+        await asked
+    other = int(await own.work(pid_there))
+    assert other != pid
+    os.kill(other, signal.SIGKILL)
+    os.waitid(os.P_PID, other, os.WEXITED | os.WNOWAIT)
+    assert int(await own.work(pid_there)) not in (pid, other)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_at_most_so_many_work_at_once(own: OwnProcesses) -> None:
+    pids = {await one for one in [own.work(pid_there) for _ in range(6)]}
+    assert len(pids) == 1
+    assert (await asyncio.gather(*(own.work(slow, 0.2) for _ in range(5)))) == [b"done"] * 5
+    assert len(descendants(os.getpid())) >= 2
+    pids = set(await asyncio.gather(*(own.work(pid_there) for _ in range(9))))
+    assert len(pids) <= 2
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_a_process_that_has_grown_is_replaced(
+    own: OwnProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a queue of many jobs does not keep its memory for good."""
+    pid = int(await own.work(pid_there))
+    size = own_process.MOST_KIB // 1024 + 16
+    assert await own.work(large, size) == str(size * 2**20).encode()
+    assert not _runs(pid)
+    assert int(await own.work(pid_there)) != pid
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_closing_ends_all_and_whoever_waits(own: OwnProcesses) -> None:
+    """Nothing lives on, although something was worked out and something waited for its turn."""
+    pid = int(await own.work(pid_there))
+    waiting = [asyncio.create_task(own.work(slow, 30.0)) for _ in range(3)]
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(own.close)
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(e, ProcessEndedError | asyncio.CancelledError) for e in found)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

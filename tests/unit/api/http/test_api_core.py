@@ -14,8 +14,7 @@ import httpx
 import pytest
 from fastapi.exceptions import RequestValidationError
 from gated import behind_gate, run
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from starlette.exceptions import HTTPException
 
 from advisor import errors

@@ -23,8 +23,7 @@ from unittest.mock import Mock
 import pytest
 from certificates import Made, make_certificate
 from gated import behind_gate
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 

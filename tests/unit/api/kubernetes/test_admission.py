@@ -3,19 +3,23 @@
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from kube_objects import CHOOSER, Object, merged, patched
+from kube_serving import admitted, claimed, created, pod_of
 
+from advisor.client import JobRequest
 from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import review
 from advisor_kubernetes.cluster import read_object
+from advisor_kubernetes.pairing import GpuSlot, Node, Start, read_pod, writes_of
+from advisor_node.advice import Answer, Apart, Question, Together
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
 LIMIT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -415,3 +419,174 @@ def test_forged_pods_are_answered_or_refused_and_never_break(value: Any, key: st
 def test_body_that_is_no_object_is_an_error(text: bytes) -> None:
     with pytest.raises(InputError):
         read_object(text)
+
+
+# Pods that another scheduler places: what is written into them, and that nothing else is.
+
+
+GOOD = Together(
+    shares=("38.5", "61.5"), needs_mib=(4000.0, None), speeds=(0.62, 0.9), energy_saved=0.2,
+    split="38.5/61.5",
+)  # fmt: skip
+
+PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+
+def placed(placer: str, **wishes: str) -> Object:
+    asked = {"placed_by": placer, "with": "gemm"} | wishes
+    return pod_of("a", "fft", user=1000, **asked)
+
+
+def told(
+    pod: Object, answer: Answer = GOOD, seen: list[Question] | None = None
+) -> tuple[Object, str]:
+    """The pod as it is stored, and what `kubectl` prints."""
+    asked = [] if seen is None else seen
+
+    def advise(question: Question) -> Answer:
+        asked.append(question)
+        return answer
+
+    response = review(created(pod), None, advise=advise)["response"]
+    assert response["allowed"], response
+    return patched(pod, response), response["warnings"][0]
+
+
+def refusal(pod: Object) -> str:
+    response = review(created(pod), None)["response"]
+    assert not response["allowed"]
+    return response["status"]["message"]
+
+
+def test_share_memory_and_speed_are_written_and_nothing_is_held() -> None:
+    seen: list[Question] = []
+    pod = placed("other", max_p99_ms="9", min_speed="0.3")
+    found, warning = told(pod, seen=seen)
+    [question] = seen
+    own = JobRequest(job="fft", min_speed=0.3, max_p99_ms=9)
+    assert question.jobs == (own, JobRequest(job="gemm"))
+    # Memory with a margin.
+    notes = {"ADVISED_SHARE": "38.5", "ADVISED_SPEED": "0.62", "ADVISED_MEMORY": "4512"}
+    written = {getattr(names, name): text for name, text in notes.items()}
+    assert found == merged(pod, {"metadata": {"annotations": written}})
+    assert warning == ("advisor: 38.5 % of the GPU beside gemm, 62 % of the speed alone expected")
+
+
+def test_hami_is_told_by_resources() -> None:
+    pod = placed("hami")
+    given = {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "38", "nvidia.com/gpumem": "4512"}
+    for own in ({}, {"nvidia.com/gpucores": "10"}):
+        pod["spec"]["containers"][0]["resources"]["limits"] |= own
+        found, _ = told(pod)
+        assert found["spec"]["containers"][0]["resources"]["limits"] == given | own
+
+
+def test_hami_is_told_no_cores_where_there_is_no_limit() -> None:
+    """100 of them would ask for the card alone."""
+    whole = replace(GOOD, shares=("100", "100"))
+    limits = told(placed("hami"), whole)[0]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4512"}
+
+
+@pytest.mark.parametrize(("note", "given"), [(None, "4512"), ("gpu-fraction", None)])
+def test_kai_is_told_of_memory_unless_its_author_has(note: str | None, given: str | None) -> None:
+    pod = placed("kai")
+    if note:
+        pod["metadata"]["annotations"][note] = "0.5"
+    found, _ = told(pod)
+    assert found["metadata"]["annotations"].get("gpu-memory") == given
+
+
+@pytest.mark.parametrize("env", [None, [{"name": "A", "value": "b"}]])
+def test_claim_is_tightened_by_a_variable(env: Any) -> None:
+    """The driver's default is 100 %; a job that needs no limit gets none."""
+    pod = placed("dra")
+    if env:
+        pod["spec"]["containers"][0]["env"] = env
+    found, _ = told(pod)
+    assert found["spec"]["containers"][0]["env"] == [
+        *(env or []),
+        {"name": PERCENTAGE, "value": "38.5"},
+    ]
+    free = Together(
+        shares=("100", "50"), needs_mib=(None, None), speeds=(1, 1), energy_saved=0.1, split="x"
+    )
+    found, _ = told(pod, free)
+    assert found["spec"] == pod["spec"]
+    assert names.ADVISED_MEMORY not in found["metadata"]["annotations"]
+
+
+def test_without_advice_the_pod_is_as_it_came() -> None:
+    pod = placed("hami")
+    found, warning = told(pod, Apart("exclusive is better"))
+    assert found == pod
+    assert warning == "advisor: no advice for fft beside gemm: exclusive is better"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metadata": {"labels": {names.MANAGED: "true"}}},
+        {"spec": {"schedulingGates": [{"name": names.GATE}]}},
+    ],
+)
+def test_who_is_only_advised_cannot_have_the_chooser_place_it(more: Object) -> None:
+    assert "which does not place it" in refusal(merged(placed("other"), more))
+
+
+def test_the_job_beside_it_must_be_named() -> None:
+    """Nobody else knows whom the other scheduler puts there."""
+    assert "needs advisor.dev/with" in refusal(pod_of("a", "fft", placed_by="kai"))
+
+
+# Pods that the webhook and the chooser have changed are pods to every Kubernetes since 1.28.
+
+
+validator: Any = pytest.importorskip("kubernetes_validate")
+VERSIONS = [
+    version for version in validator.utils.all_versions() if int(version.split(".")[1]) >= 28
+]
+
+
+def recorded_pod() -> dict[str, Any]:
+    asked = json.loads((FIXTURES / "admission-create-two-containers.json").read_bytes())
+    pod = asked["request"]["object"]
+    del pod["metadata"]["creationTimestamp"]  # null there, which the schema does not know
+    return pod
+
+
+def decided() -> dict[str, Any]:
+    """A pod of a pair, with all that the chooser writes."""
+    first, second = (admitted(pod_of(name, "fft")) for name in ("a", "b"))
+    for number, pod in enumerate((first, second)):
+        pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": "1"}
+    node = Node(name="n", labels={"kubernetes.io/hostname": "n"}, taints=(), gpus=())
+    pods = (read_pod(first), read_pod(second))
+    place = GpuSlot(key="GPU-1", model="NVIDIA H200", node=node)
+    pair = Start(pods=pods, shares=("26", "50"), memory_mib=(1000, 2000), place=place, why="26/50")
+    return merged(first, writes_of(pair)[0].body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_changed_pods_are_valid(version: str) -> None:
+    held, placed = admitted(recorded_pod()), decided()
+    assert held["spec"]["schedulingGates"]
+    assert held != recorded_pod()
+    assert not placed["spec"].get("schedulingGates")
+    assert placed["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n"}
+    for pod in (held, placed):
+        validator.validate(pod, version, strict=True)
+
+
+def test_pod_with_a_claim_is_valid() -> None:
+    changed = admitted(claimed(pod_of("a", "fft")))
+    assert changed["spec"]["schedulingGates"]
+    validator.validate(changed, VERSIONS[-1], strict=True)
+
+
+def test_validation_notices_a_wrong_pod() -> None:
+    pod = admitted(recorded_pod())
+    pod["spec"]["schedulingGates"] = [{"gate": "advisor.dev/split"}]
+    with pytest.raises(validator.ValidationError):
+        validator.validate(pod, VERSIONS[-1], strict=True)

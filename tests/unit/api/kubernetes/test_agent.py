@@ -196,9 +196,9 @@ def test_silent_connections_take_neither_threads_nor_places() -> None:
     try:
         with ExitStack() as open_ones:
             for _ in range(2 * MOST_CONNECTIONS):
-                client = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+                client = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
                 open_ones.enter_context(client)
-            assert ask(server.port, "GET", "/metrics").status == 200
+            assert ask(server.server_port, "GET", "/metrics").status == 200
             assert threading.active_count() < before + MOST_CONNECTIONS + 20
     finally:
         server.close()

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from ended_launches import ended_launch, launch_id
+from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry
 from store_points import observation, point
 
@@ -25,12 +25,14 @@ from advisor.errors import BusyError, InputError, SourceError, StoreError, Unsaf
 from advisor.formats.wire import read, write
 from advisor.launch import guard
 from advisor.launch.folder import (
+    OBSERVATIONS,
     LaunchFolder,
     StatusWriter,
     append_observation,
     create_folder,
     dumps,
     first_status,
+    list_folders,
     loads,
 )
 from advisor.launch.spec import (
@@ -46,11 +48,11 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
+from advisor.wire.lists import AuditEntry
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.http.options import ServeOptions
-from advisor_api.launches import cards
-from advisor_api.launches import reconciler as launch_reconciler
+from advisor_api.launches import cards, reconciler as housekeeping, reconciler as launch_reconciler
 from advisor_api.launches.cards import HostCards
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
@@ -62,7 +64,13 @@ from advisor_api.launches.launching import (
     start_supervisor,
     visible_launch,
 )
-from advisor_api.launches.reconciler import TRIES, ObservationImporter, Reconciler, reconciling
+from advisor_api.launches.reconciler import (
+    TRIES,
+    Housekeeping,
+    ObservationImporter,
+    Reconciler,
+    reconciling,
+)
 from advisor_api.service import Metrics, Service, open_service
 from advisor_data import open_store
 from advisor_data.state import LaunchRow
@@ -730,3 +738,83 @@ def test_nothing_ends_the_looking(
     said = [one.getMessage() for one in caplog.records]
     assert len([text for text in said if "launches go on" in text]) == 2
     assert len([text for text in said if "a look at launches failed" in text]) == 1
+
+
+# What a service removes by itself: at its first look, then once an hour.
+
+
+OLD = AuditEntry(
+    at="2020-01-31T12:00:00.000+00:00", who="ci", action="x", subject="y", outcome="done"
+)
+
+
+@pytest.fixture(params=["", "0"])
+def days(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def bounded(tmp_path: Path, days: str) -> Iterator[Service]:
+    bounds = dict.fromkeys(("ADVISOR_KEEP_LAUNCHES_DAYS", "ADVISOR_KEEP_AUDIT_DAYS"), days)
+    settings = read_settings({"ADVISOR_HOME": str(tmp_path), "ADVISOR_JOBS": ".", **bounds})
+    with open_service(settings, ServeOptions(), Metrics()) as opened:
+        yield opened
+
+
+def test_what_is_beyond_its_bound_goes_and_is_in_both_logs(
+    bounded: Service, days: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Launches are brought in first, as rows and observations; 0 keeps everything."""
+    home = bounded.settings.home
+    ended_launch(home, 1, 1000)
+    ended_launch(home, 2, 1)
+    bounded.state.audit(OLD)
+    reconciler = Reconciler(bounded, LaunchMetrics())
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            reconciler.look_safely()
+    assert len(bounded.store.observations()) == 2
+    assert [row.state for row in bounded.state.launches()] == ["finished"] * 2
+    left = {folder.launch_id for folder in list_folders(home / "launches")}
+    actions = [entry.action for entry in bounded.state.audit_log()]
+    texts = f"the launch {launch_id(1)}, which ended", "1 entries of the audit log before"
+    assert (left, actions, [caplog.text.count(text) for text in texts]) == (
+        ({launch_id(1), launch_id(2)}, ["x"], [0, 0])
+        if days == "0"
+        else ({launch_id(2)}, ["audit.prune", "launch.remove"], [1, 1])
+    )
+
+
+@pytest.mark.parametrize("days", [""], indirect=True)
+def test_it_looks_once_an_hour(bounded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a look failed: a database that is away is not asked for sizes of folders."""
+    at = {"s": 100.0}
+    monkeypatch.setattr(housekeeping.time, "monotonic", lambda: at["s"])
+    keeper = Housekeeping(bounded)
+    keeper.look()
+    ended_launch(bounded.settings.home, 1, 1000)
+    keeper.look()
+    root = bounded.settings.home / "launches"
+    assert list_folders(root)
+
+    def away(before: str, who: str) -> int:
+        raise StoreError("away")
+
+    monkeypatch.setattr(bounded.state, "prune_audit_log", away)
+    at["s"] += housekeeping.EVERY_S
+    with pytest.raises(StoreError):
+        keeper.look()
+    assert not list_folders(root)
+    keeper.look()
+
+
+@pytest.mark.parametrize("days", [""], indirect=True)
+def test_what_cannot_go_is_told_once_and_stops_nothing(
+    bounded: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "EVERY_S", 0.0)
+    (ended_launch(bounded.settings.home, 1, 1000).path / OBSERVATIONS).write_text("{}\n")
+    keeper = Housekeeping(bounded)
+    for _ in range(3):
+        keeper.look()
+    assert caplog.text.count("cannot be read") == 1

@@ -9,8 +9,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from reading import some
 
 from advisor.client import ApiError, ProfilePoints, UnreachableError
@@ -532,8 +531,7 @@ def test_a_percentage_that_was_changed_is_found(
     node.run("2", "bert")
     node.look(10)
     node.end("1", "0")
-    seen = observation(node.look(1))
-    assert seen.flags == ("limit-broken",)
+    assert observation(node.look(1)).flags == ("limit-broken",)
     [said] = caplog.messages
     assert "do not carry the variables of its share of 50 %" in said
 
@@ -547,8 +545,7 @@ def test_somebody_else_on_the_gpu_is_found(pair: Node, caplog: pytest.LogCapture
     pair.clients.add(pair.process(SLURM_JOB_ID="3"))
     pair.look(5)
     pair.end("1", "0")
-    seen = observation(pair.look(1))
-    assert seen.flags == ("limit-broken",)
+    assert observation(pair.look(1)).flags == ("limit-broken",)
     assert len([message for message in caplog.messages if "which are of no job" in message]) == 1
 
 

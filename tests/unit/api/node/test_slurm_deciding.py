@@ -2,19 +2,21 @@
 
 import os
 import signal
+import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from reading import some
 
-from advisor.client import JobRequest
-from advisor.errors import InputError
+from advisor.client import Client, JobRequest
+from advisor.errors import InputError, SourceError
+from advisor.settings import read_settings
+from advisor_node import room
 from advisor_node.advice import (
     Answer,
     Apart,
@@ -26,14 +28,17 @@ from advisor_node.advice import (
     matched,
     weighed,
 )
+from advisor_node.slurm import agent
 from advisor_node.slurm.agent import (
     GpuFolder,
+    SlurmAgent,
     SlurmJob,
     ended,
     gpu_folders,
     job_folders,
     parse_status,
     read_job,
+    run_agent,
 )
 from advisor_node.slurm.matching import (
     GATHER_S,
@@ -45,6 +50,7 @@ from advisor_node.slurm.matching import (
     with_places,
 )
 from advisor_node.slurm.site import Named, Partition, SlurmNode, SlurmTask, parse_comment
+from advisor_profiling.telemetry import nvml
 
 NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
@@ -186,8 +192,7 @@ def look(jobs: list[SlurmTask], **more: Any) -> list[SlurmTask]:
         held.update(job.cards)
     found: list[SlurmTask] = []
     for job in jobs:
-        change = changes.get(job.key)
-        if change is None:
+        if (change := changes.get(job.key)) is None:
             found.append(job)
             continue
         told = replace(job, named=change.named, counted=change.counted)
@@ -520,8 +525,7 @@ def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
 def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
     folder = job_folder(tmp_path)
     place = folder / name
-    real = place.rename(tmp_path / name)
-    place.symlink_to(real)
+    place.symlink_to(place.rename(tmp_path / name))
     assert read_job(folder) is None
     place.unlink()
     os.mkfifo(place)
@@ -567,3 +571,77 @@ def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
     after = ended(job, gpu)
     assert (after.state, after.over) == ("finished", True)
     assert (list((gpu.path / "ended").iterdir()), ended(job, gpu).state) == ([], "stopped")
+
+
+# The agent of a Slurm node without a GPU: when it ends, and what it leaves out.
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "list_gpus", list[Any])
+
+
+def test_it_ends_when_there_was_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next Prolog starts another one, which reads its settings again."""
+    monkeypatch.setattr(room, "LOOK_S", 0.001)
+    monkeypatch.setattr(agent, "IDLE_S", 0.01)
+    looks, look_at_node, stop = list[SlurmAgent](), SlurmAgent.look, threading.Event()
+
+    def look(one: SlurmAgent) -> None:
+        look_at_node(one)
+        looks.append(one)  # only where nothing went wrong
+
+    monkeypatch.setattr(SlurmAgent, "look", look)
+    with Client("http://127.0.0.1:9") as service:
+        run_agent(tmp_path, read_settings({}), service, stop)
+    assert looks
+    assert not stop.is_set()
+
+
+def test_a_fault_of_ours_ends_no_agent(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the daemons of its node along, and with them the jobs of all."""
+    monkeypatch.setattr(room, "LOOK_S", 0.001)
+
+    def look() -> None:
+        raise TypeError("a user that is no number")
+
+    looks = room.keep_looking(look, threading.Event())
+    next(looks)
+    next(looks)
+    assert caplog.messages == ["an internal error"] * 2
+
+
+def no_driver() -> list[Any]:
+    raise SourceError("NVML does not answer")
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        (list[Any], "there is no GPU 3. the driver counts 0 GPUs"),
+        (no_driver, "NVML does not answer"),
+    ],
+)
+def test_a_gpu_that_the_driver_does_not_count_is_left_out(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    listed: Callable[[], list[Any]],
+    why: str,
+) -> None:
+    monkeypatch.setattr(nvml, "list_gpus", listed)
+    folder = tmp_path / f"gpu3-{os.geteuid()}/jobs/42"
+    folder.mkdir(parents=True)
+    (folder / "comment").write_text("advisor:job=gemm")
+    (folder / "share").write_text("50")
+    with Client("http://127.0.0.1:9") as service:
+        one = SlurmAgent(tmp_path, read_settings({}), service)
+        for _ in range(3):
+            one.look()
+    [said] = caplog.messages
+    assert f"is left out: {why}" in said
+    assert not one.is_busy

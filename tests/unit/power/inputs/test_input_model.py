@@ -14,8 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up_input_points import (
     GROUPS,
     LEVELS,
@@ -488,8 +487,7 @@ def test_a_shape_is_answered_where_no_side_is_over_four_times_off(
 ) -> None:
     """Whichever side it is, up or down."""
     known = known_of([measured(132, 1725, 470)])
-    near = all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True))
-    if near:
+    if all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True)):
         assert known.product("bf16", shape, {})[0].shape == shape
     else:
         with pytest.raises(InputError, match="is unlike all that were measured in bf16"):

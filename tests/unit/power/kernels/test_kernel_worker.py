@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up_kernel import COUNTER, INSTANT, MadeUpKernel, record
 from reading import some
 from workload_scripts import load
@@ -682,8 +681,7 @@ def curve_of(stitched: Stitched, bin_s: float = 0.005) -> Curve:
 def test_square_wave_is_recovered_within_five_percent(period_s: float) -> None:
     curve = curve_of(readings(square(period_s)))
     true = bin_means(square(period_s), curve.edges_s)
-    error = (curve.power_w - true) / true
-    assert float(np.sqrt(np.mean(error**2))) <= 0.05
+    assert float(np.sqrt(np.mean(((curve.power_w - true) / true) ** 2))) <= 0.05
     # Each level by itself, in the bins that are whole within it.
     for level in (200, 600):
         inside = np.isclose(true, level)
@@ -882,8 +880,7 @@ def test_steady_power_repeats_within_one_percent(execution_s: float, tmp_path: P
     values: list[float] = []
     for seed in (1, 2):
         bench = MadeUpKernel(rising, execution_s=execution_s, seed=seed)
-        power = measured(bench, tmp_path / str(seed))
-        values.append(some(power.ssp_power_w).value)
+        values.append(some(measured(bench, tmp_path / str(seed)).ssp_power_w).value)
     assert values[0] == pytest.approx(values[1], rel=0.01)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from reading import some
 from synthetic_sensor import AVERAGE, FADING, HEADER, INSTANT, MEMORY, MadeUpCard, MadeUpSensor
 
@@ -217,8 +216,7 @@ def test_disturbed_recording_says_nothing_of_the_counter(analyse: Analyse) -> No
 
 @pytest.mark.figures
 def test_recording_that_nobody_watched_is_refused(tmp_path: Path) -> None:
-    file = MadeUpCard(only(INSTANT)).write(tmp_path / "r.jsonl")
-    trace = read_trace(file)
+    trace = read_trace(MadeUpCard(only(INSTANT)).write(tmp_path / "r.jsonl"))
     for looks in ((), trace.looks[:50]):
         record = record_of(dataclasses.replace(trace, looks=looks), "replay")
         assert record.reasons[0] == "the state of the card was not watched all the time"
@@ -245,9 +243,7 @@ def test_recording_that_ends_too_early_says_so(analyse: Analyse, ends_at_s: floa
 @pytest.mark.figures
 def test_sensor_that_is_no_window_is_refused(analyse: Analyse, tmp_path: Path) -> None:
     """Readings that do not follow from any window of the load fail on the waves."""
-    card = MadeUpCard(only(INSTANT))
-    path = card.write(tmp_path / "other.jsonl")
-    trace = read_trace(path)
+    trace = read_trace(MadeUpCard(only(INSTANT)).write(tmp_path / "other.jsonl"))
     series = trace.series["instant"]
     begun_s, ended_s = trace.named("wave")[0].begun_s, trace.named("wave")[-1].ended_s
     late = (series.times_s > begun_s) & (series.times_s < ended_s)
@@ -274,8 +270,7 @@ def test_period_is_found_although_changes_are_missed(
 ) -> None:
     """Updates to the same value show no change, and polling sees each a little late."""
     draw = np.random.default_rng(seed)
-    times_s = period_s * np.arange(400.0)
-    seen = times_s[draw.uniform(size=400) >= missed]
+    seen = (period_s * np.arange(400.0))[draw.uniform(size=400) >= missed]
     found = some(period_of(seen + draw.uniform(0, jitter * period_s, len(seen))))
     assert found.regular
     assert found.period_s == pytest.approx(period_s, rel=0.005)

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from breakable_replay import BreakableProcess, BreakableTestbed
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from pair_points import pair_point
 from planned import H200, jobs, solo_point, windows
 from store_points import point

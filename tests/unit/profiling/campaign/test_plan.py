@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from planned import H200, MI300X, job, jobs, shares_of, solo_point, units_of, windows
 from unsafe_counts import checked_132
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from breakable_replay import BreakableProcess, BreakableTestbed, Fault
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from store_points import pair_point, point
 from watching import Watching
 

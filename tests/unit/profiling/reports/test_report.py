@@ -3,8 +3,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 from rich.table import Table
 from store_points import any_point, point
@@ -12,8 +11,9 @@ from store_points import any_point, point
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import FLAGS, SoloPoint
+from advisor_cli.console import show_chart
 from advisor_profiling.campaign.campaign import Failure, SweepResult
-from advisor_profiling.reports import ConsoleReporter, plot, problems, requests, summary, table
+from advisor_profiling.reports import ConsoleReporter, curves, problems, requests, summary, table
 from advisor_profiling.window import solo
 
 FULL = point(
@@ -89,16 +89,19 @@ def test_rows_are_in_the_order_of_shares_and_repeats() -> None:
 @given(st.lists(any_point, max_size=3))
 def test_any_points_can_be_shown(points: list[SoloPoint]) -> None:
     """Imported points may hold any number and any text, brackets too."""
-    console = Console(file=io.StringIO(), width=200)
-    console.print(table(points))
+    Console(file=io.StringIO(), width=200).print(table(points))
     assert f"{len(points)} points" in summary(points)
     assert len(problems(points)) >= len({flag for p in points for flag in p.flags})
 
 
 @pytest.mark.parametrize(("powers", "shown"), [([None] * 3, 0), ([None, 300.0, 101.0], 1)])
-def test_plot_has_both_axes(powers: list[float | None], shown: int) -> None:
+def test_plot_has_both_axes(
+    powers: list[float | None], shown: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without power only the axis of the rate."""
-    text = plot([point(share_percent=10.0 * n, power_w=w) for n, w in enumerate(powers, 1)])
+    points = [point(share_percent=10.0 * n, power_w=w) for n, w in enumerate(powers, 1)]
+    show_chart(curves(points), below="share of the GPU, %")
+    text = capsys.readouterr().out
     said = [text.count(word) for word in ("steps/s", "W (right)", "share of the GPU, %", "\x1b")]
     assert said == [1, shown, 1, 0]
     assert max(map(len, text.splitlines())) <= 78

@@ -33,8 +33,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wrapper = fake_amdsmi.wrapper()
-    if wrapper is None or shutil.which("cc") is None:
+    if (wrapper := fake_amdsmi.wrapper()) is None or shutil.which("cc") is None:
         pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")
     folder = tmp_path_factory.mktemp("rocm") / "rocm"
     fake_amdsmi.build(wrapper, folder)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import exporter as fake
 import pytest
 from exporter import CLASSIC, LABELS, RENAMED, UUID, Exporter, Fault, text
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from advisor.core.gpu import Gpu
 from advisor.errors import SourceError

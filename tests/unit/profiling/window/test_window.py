@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from reading import some
 from recorded_trace import TraceSource
 from scripted import GPU, ScriptedSource
@@ -649,8 +648,7 @@ def test_pair_says_how_the_gpu_was_shared(
 ) -> None:
     """Without limits under MPS and without MPS are two different things."""
     target = pair(JOB, Share(shares[0]), OTHER, Share(shares[1]))
-    conditions = dataclasses.replace(CONDITIONS, mode=mode)
-    point = to_point(taken(target, {}, {}), conditions)
+    point = to_point(taken(target, {}, {}), dataclasses.replace(CONDITIONS, mode=mode))
     assert isinstance(point, PairPoint)
     assert point.mode == expected
 

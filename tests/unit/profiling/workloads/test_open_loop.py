@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import workload_scripts
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 open_loop = workload_scripts.load("open_loop")
 

@@ -22,8 +22,7 @@ from advisor_advice.profiles import (
     with_idle_power,
 )
 from advisor_data import open_store
-from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL, bundled_solo_points
 
 
 def known(**models: str) -> dict[str, ProfilesOfJob]:
