@@ -403,8 +403,9 @@ def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObjec
 
 
 LATER = {
-    "card", "components", "components_unknown", "data", "drifts", "gpus", "latency_p99_ms",
-    "measured", "model", "near", "one_window", "picks", "replicas", "said",
+    "card", "components", "components_unknown", "data", "drifts", "energy", "gpus",
+    "latency_p99_ms", "lower_limits", "measured", "model", "near", "one_window", "picks",
+    "replicas", "said",
 }  # fmt: skip
 """Keys that only some answers have. No other may be left out."""
 
@@ -619,10 +620,10 @@ EXAMPLES = ROOT / "examples"
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("two_servers", ["share uncapped", "start them: advisor launch bert-serve-30"]),
+        ("two_servers", ["share 50/26", "start them: advisor launch bert-serve-30"]),
         ("server_and_training", ["energy_saved", "share"]),
         ("seven_trainings", ["share 13/13/13/13/13/13/13", "copies"]),
-        ("frontier", ["points of", "share 100/23"]),
+        ("frontier", ["points of", "share 100/50:low"]),
     ],
 )
 def test_an_example_runs(

@@ -130,9 +130,9 @@ def test_answer_loads_only_what_it_needs() -> None:
 
 
 def test_a_near_miss_says_what_accepts_it() -> None:
-    told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.5").split())
+    told = " ".join(recommend(*MIXED[:-2], "--min-speed", "bert-infer=0.4").split())
     assert told.startswith("DO NOT SHARE")
-    options = told.partition("accept it with ")[2].partition(" More")[0].split()
+    options = re.split(" Limit| More", told.partition("accept it with ")[2])[0].split()
     assert options[::2] == ["--min-speed"]
     assert as_json(*MIXED[:-2], *options)["verdict"] == "share"
 
@@ -241,7 +241,7 @@ def test_both_doors_give_the_same_answer(
     assert answer == answered(advisor, "recommend", *SERVED, *options, *least, "--all")
     assert answer["choice"]["sharing"] != "exclusive"
     if more or own:
-        slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 30]
+        slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 20]
         assert slow
         for option in slow:
             assert any("may have a p99 latency of" in text for text in option["violations"])

@@ -29,6 +29,7 @@ export const FLAGS = {
   "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
   "seen": "watched at its work alone on the whole GPU, not profiled",
   "one-window": "the job was seen on the whole GPU alone: its other shares are estimated from that",
+  prior: "nothing was learned from its GPU model: its other shares are a guess from how busy the GPU was, with wide ranges",
   "gpus-differ": "the GPUs of a job of several drew more than a tenth of their mean power more or less than each other",
   "several-gpus": "a job of a launch held several GPUs: such a launch teaches nothing yet",
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",

@@ -337,8 +337,6 @@ def test_a_tail_grows_with_what_the_others_want() -> None:
     assert beside_long == pytest.approx(1 / (1 - 0.95))
     seldom = tail_of_the_first([0.06, 0.95], kernel_s=1e-3)
     assert seldom == pytest.approx(1 + (beside_long - 1) * (0.06 / TAILS.held) ** 2)
-    one_by_one = tail_of_the_first([0.2, 0.95], kernel_s=1e-3, own_s=5e-4)
-    assert one_by_one == pytest.approx(10.5)
 
 
 def test_a_burst_is_a_whole_gpu_to_a_server_that_is_faster_than_it() -> None:
@@ -386,9 +384,8 @@ def tail_of_the_first(
     in_bursts: list[float] | None = None,
     alone_ms: float = 1e9,
     kernel_s: float = 1e-9,
-    own_s: float = 1e-9,
 ) -> float:
-    lengths_s = [own_s, *[kernel_s] * len(sm)]
+    lengths_s = [1e-9, *[kernel_s] * len(sm)]
     profiles = [of_kernels(str(n), lengths_s[n], 100 * own) for n, own in enumerate(sm)]
     alone = alone_at(profiles, np.full((len(sm), 1), 100.0))
     seen = {"in_bursts": in_bursts or [0.0] * len(sm), "p99_ms": [alone_ms] * len(sm)}

@@ -255,7 +255,8 @@ def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:
 
 def test_cores_of_hami_are_100_together() -> None:
     """What is over is CardInsufficientCore, and 100 a whole card (pkg/device/nvidia/device.go)."""
-    seats: Any = [SimpleNamespace(job=f"j{n}", percent=n, memory_mib=9, part=0.3) for n in (70, 60)]
+    told: Any = {"memory_mib": 9, "part": 0.3, "bound": {}, "variables": {}}
+    seats: Any = [SimpleNamespace(job=f"j{n}", percent=n, **told) for n in (70, 60)]
     pods = [yaml.safe_load(pod) for pod in PLACERS["hami"][1](seats, True)]
     cores = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in pods]
     assert [of["nvidia.com/gpucores"] for of in cores] == [53, 46]
