@@ -346,7 +346,16 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
     launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
     lax = {"ADVISOR_MIN_SPEED": "0.01", "ADVISOR_MIN_GAIN": "0"}
     done = h200.advisor(
-        "launch", "--join", launch_id, "triad", "--min-speed", "0.01", "--json", **lax
+        "launch",
+        "--join",
+        launch_id,
+        "triad",
+        "--min-speed",
+        "0.01",
+        "--objective",
+        "throughput",
+        "--json",
+        **lax,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["units_granted"] <= 66
