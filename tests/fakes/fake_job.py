@@ -83,9 +83,9 @@ def write_power(job_w: float) -> None:
 
 
 def power_of(file: Path) -> float:
-    # Its owner may be writing it, or have ended.
+    # Its owner may be writing it, or have ended, and wait for whoever started it.
     try:
-        lives = Path("/proc", file.name).exists()
+        lives = ") Z " not in Path("/proc", file.name, "stat").read_text()
         return float(file.read_text()) if lives and file.name.isdigit() else 0
     except (OSError, ValueError):
         return 0
