@@ -267,9 +267,9 @@ _Found = tuple[PowerChannel | None, str]
 
 @contextmanager
 def analysed_once(known: Path) -> Generator[None]:
-    """Meanwhile what is known of a channel, from its readings and stages, is not found anew.
+    """Fit each power channel once for the same readings and stages.
 
-    Processes of the same run of the tests share the folder of what is known.
+    Processes of one test run share the folder of fits.
     """
 
     def remembered(trace: Trace, name: str) -> _Found:

@@ -90,8 +90,8 @@ variables, or an option of its command that takes a part of the card."""
 GROWTH: Mapping[str, str] = MappingProxyType(
     {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 )
-"""With these a framework takes what it needs. Every job that is started has them where nobody has
-set them; what uses neither framework does not read them."""
+"""JAX and TensorFlow then take memory as they need it. Every job gets these variables unless its
+file or the shell sets them; other programs do not read them."""
 
 
 def read_bound(memory_bound: str | None) -> tuple[dict[str, str], str]:

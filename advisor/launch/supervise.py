@@ -142,7 +142,7 @@ class Newcomers:
             return
 
     def close(self) -> None:
-        """Nobody joins any more: who has asked is told so.
+        """Refuse jobs that wait to join, and any later one.
 
         Raises:
             SurvivorsError: a process of one that was starting does not end.

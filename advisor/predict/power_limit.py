@@ -1,11 +1,11 @@
 """What jobs keep of their speed under a lower power limit.
 
-A GPU at its limit lowers its clocks until it fits. Of work that would draw P it then does, for each
-1, ((L - f) / (P - f)) ** a at the limit L. The watts f are drawn at any clock, 0.35 of the card's
-own limit, and a is 0.25. Both are the best for V100 and A40 of the traces of Zeus (NSDI 2023), and
-off by 3.2 % on P100, 5.3 % on RTX 6000, and 2.0 % for clocks of bundled windows of H100 and H200 at
-their limit, where no effect is off by 3.8, 18.5 and 12.6 % (docs/measurements/power_limits.py). As
-a ratio it also holds for work that was measured at its limit, so nothing is known above that.
+A GPU at its power limit L lowers its clocks. A job that would draw P without the limit keeps
+((L - f) / (P - f)) ** a of its speed. f is drawn at any clock: 0.35 of the card's own limit; a is
+0.25. Both fit V100 and A40 of the traces of Zeus (NSDI 2023) best. They are off by 3.2 % on P100
+and 5.3 % on RTX 6000 (`advisor evaluate --public zeus`), and by 2.0 % for clocks of bundled windows
+at the limit (docs/measurements/power/limits.py). The form is a ratio, so it also holds for work
+that was measured at its limit; higher limits are unknown.
 """
 
 import functools
@@ -85,7 +85,7 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
 
 
 class LimitPredictor:
-    """A `Predictor` of a card with a lower power limit, by what jobs do under that of profiles."""
+    """Predicts for a card with a lower power limit than the profiles were measured under."""
 
     def __init__(self, predictor: Predictor, profiles: Iterable[Profile], limit_w: float) -> None:
         self._predictor, self._limit_w = predictor, limit_w

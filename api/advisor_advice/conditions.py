@@ -388,8 +388,8 @@ class Conditions:
             yield text
         if lower := [p for p in profiles if p.measured]:
             yield (
-                f"what jobs do at a power limit of {lower[0].power_limit_w:g} W was not measured, "
-                "and follows from what other cards do at theirs"
+                f"no job was measured at a power limit of {lower[0].power_limit_w:g} W: speeds "
+                "there follow from traces of other cards"
             )
         beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
         for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):

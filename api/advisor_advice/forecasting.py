@@ -170,14 +170,7 @@ def criteria_of(
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
-    profile_set = find_profiles(
-        names,
-        settings,
-        launch.gpu_model,
-        launch.profiles,
-        several_gpus=True,
-        power_limit_w=launch.power_limit_w,
-    )
+    profile_set = _profiles_for(names, launch, settings)
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
     return profile_set, Request(
@@ -187,6 +180,17 @@ def criteria_of(
         default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
+    )
+
+
+def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settings) -> ProfileSet:
+    return find_profiles(
+        names,
+        settings,
+        launch.gpu_model,
+        launch.profiles,
+        several_gpus=True,
+        power_limit_w=launch.power_limit_w,
     )
 
 
@@ -203,19 +207,13 @@ def with_forecast(
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
     """
     names = [job.name for job in pair.jobs]
-    allow = launch.request.allow_unsafe
     try:
-        profile_set = find_profiles(
-            names,
-            settings,
-            launch.gpu_model,
-            launch.profiles,
-            several_gpus=True,
-            power_limit_w=launch.power_limit_w,
-        )
+        profile_set = _profiles_for(names, launch, settings)
     except (InputError, StoreError) as error:
         host = host_safety(settings.home, launch.gpu_model, launch.units_total)
-        notes = count_notes(pair, [host] * len(names), allow_unsafe=allow, joins=joins)
+        notes = count_notes(
+            pair, [host] * len(names), allow_unsafe=launch.request.allow_unsafe, joins=joins
+        )
         return pair, (f"no forecast: {error}", *notes)
     low = pair.split.below_normal
     if low and (why := why_not_below_normal(profile_set.profiles, pair.split)):
@@ -226,7 +224,7 @@ def with_forecast(
         )
     checked = checked_on(profile_set, settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
-    notes = count_notes(pair, safeties, allow_unsafe=allow, joins=joins)
+    notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
     return _on_host(known, profile_set, launch, settings), (*said, *notes)
 

@@ -89,7 +89,7 @@ def find_profiles(
     """The profiles of jobs on a GPU model that all of them were measured on.
 
     Without a wish it is the one that all profiles have in common. Solo points of a file go before
-    the stored and the bundled ones. `power_limit_w` is that of the card, where it is known.
+    the stored and the bundled ones. Profiles are brought to `power_limit_w` of the card.
 
     Raises:
         InputError: a job has no profile, there is not just one GPU model in common, or it holds
@@ -201,8 +201,8 @@ def on_one_gpu(
 
     Raises:
         InputError: no GPU model in common, several that were measured on here, or none of that
-            name; or a job holds `several_gpus`, and that is not meant; or `power_limit_w`, of the
-            card, is below what is known.
+            name; or a job holds `several_gpus`, and that is not meant; or `power_limit_w` of the
+            card is below half of that of a profile.
     """
     model = _common_model(names, profiles_by_job, gpu_model)
     in_common = _in_common({n: profiles_by_job[n] for n in names}, None)

@@ -325,7 +325,7 @@ class _Shared:
 
     Attributes:
         cards: That would have been enough.
-        gpu_hours: At best what was not read shares cards with as many as may.
+        gpu_hours: The low end lets hours that were not read share a card with six others.
         kwh: With freed cards off; None: no power was read.
         kwh_idle: With freed cards idle; as `kwh`.
         apart_hours: GPU hours of jobs that stay as they are, by why.
@@ -541,7 +541,7 @@ class _AuditTotals:
         """The same work in sets."""
         hours, saved, prices = self.walked.hours, self.saved, self.prices
         unread_h = self.walked.apart.get("too little read", 0.0)
-        # What was not read is left as it is, or shares cards, by as many as may.
+        # Hours that were not read stay as they are, or share a card with up to six others.
         drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
         drawn[0, 0] = 0.0
         joined = drawn[0] * (1 - 1 / MOST_ON_CARD)
@@ -1232,7 +1232,7 @@ class HostJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSeen:
-    """All of it; what is said of half a card and of sets is `basis`.
+    """All GPUs of this host; `basis` says how half a card and sets are known.
 
     Attributes:
         impossible: Readings so far that no card can show; they are left out.

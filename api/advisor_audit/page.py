@@ -1,4 +1,4 @@
-"""An audit as one page of HTML: who decides reads the first screens, an operator the rest.
+"""An audit as one page of HTML: the first screens are for a decision, the rest for an operator.
 
 Nothing is fetched and nothing runs: it can be mailed, printed and kept.
 """
@@ -130,7 +130,7 @@ NO_PRICE = (
 
 
 def headline(audit: Audit) -> str:
-    """One sentence for who decides."""
+    """The answer in one sentence."""
     now, shared = audit.now, audit.shared
     freed = now.cards - shared.cards.value
     hours = 1 - shared.gpu_hours.value / now.gpu_hours if now.gpu_hours else 0.0

@@ -169,7 +169,7 @@ def _words_for(placer: str, one: SharingSet) -> Pasted:
 
 
 def _in_line(name: str) -> str:
-    """A name that stays in its comment: whoever may start a pod chooses it, and others paste it."""
+    """A name on one line: anyone who starts a pod chooses it, and it is pasted as a comment."""
     return " ".join(name.split())
 
 

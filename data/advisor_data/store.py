@@ -663,8 +663,8 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
     """Make the database what a copy says; it is the old or the new one, never something between.
 
     Servers that use it go on with the new content, and notice it. A copy of an older schema is
-    raised on the way; `file`, from `back_up`, is only read. Where there is a database already, all
-    that is in it goes, if `overwrite` says so. It is that of `advisor_data.open_store`.
+    raised on the way; `file`, from `back_up`, is only read. The database is the one that
+    `advisor_data.open_store` opens; `overwrite` replaces one that exists.
 
     Raises:
         InputError: the store is not an SQLite file; there is a database already; `file` is no copy.

@@ -1,8 +1,8 @@
 """The power limit of a GPU that a launch lowers, and puts back.
 
-What it was is written down before another one is set. The launch puts it back at its end; where all
-of the launch was killed, its guard does, by `python -P -m advisor_profiling.power_limit GPU_UUID`,
-or whatever of ours holds the GPU next. A limit that somebody else has set meanwhile stays.
+The old limit is written to a file before the new one is set. The launch puts it back at its end. If
+the launch is killed, its guard does so (`python -P -m advisor_profiling.power_limit GPU_UUID`), or
+the next command of advisor that holds the GPU. A limit that another tool has set meanwhile stays.
 """
 
 import json
@@ -72,9 +72,8 @@ def _file(gpu_uuid: str, runtime_dir: Path) -> Path:
 
 
 def main(gpu_uuid: str) -> None:
-    """Put it back, where nobody holds the GPU: who does has done so."""
-    settings = read_settings()
-    with suppress(BusyError), gpu_lock(settings.lock_dir, gpu_uuid):
+    """Put the limit back, unless a process of advisor holds the GPU: that one has done so."""
+    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, gpu_uuid):
         put_back(gpu_uuid, settings.runtime_dir)
 
 

@@ -83,7 +83,7 @@ def write_power(job_w: float) -> None:
 
 
 def power_of(file: Path) -> float:
-    # Its owner may be writing it, or have ended, and wait for whoever started it.
+    # Its owner may be writing it, or be gone, or be a zombie.
     try:
         lives = ") Z " not in Path("/proc", file.name, "stat").read_text()
         return float(file.read_text()) if lives and file.name.isdigit() else 0

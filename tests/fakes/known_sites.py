@@ -56,7 +56,7 @@ WRONG = {"power": 1e9, "used": -5000.0, "busy": 4e9, "energy": 1e9}
 
 @functools.cache
 def profiles() -> Mapping[tuple[str, str], Profile]:
-    """Of jobs that serve nobody, by GPU model and name; as if an MI300X were as fast."""
+    """Batch jobs by GPU model and name; an MI300X is taken to be as fast."""
     found = make_profiles(bundled_solo_points())
     own = {
         job: of

@@ -38,7 +38,7 @@ SHIPPED = "advisor"  # who says what the package answers, in `PublicFigures.off`
 
 PARTS = 7  # into which MIG cuts an A100
 
-# Says values of what is asked from features and values of what was seen.
+# From features and values of known rows, and features of others, the values of these.
 Learner = Callable[[Floats, Floats, Floats], Floats]
 
 
@@ -151,7 +151,7 @@ def _figures(
         what: Is judged; a p99 by the mean factor.
         measured: For each 1 alone, as the following.
         said: By who says it.
-        seen: What the learner is told, a feature each.
+        seen: Features of the learner.
         families: Of the job and of the one beside it; shape (values, 2).
         learner: None: too few values.
         bar_percent: As in `PublicFigures`.
@@ -197,7 +197,7 @@ def _linear(seen: Floats, values: Floats, asked: Floats) -> Floats:
 
 
 def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
-    # A form of a floor in watts and an exponent, by the nearest of those on a grid.
+    # The floor in watts and the exponent with the least error on a grid.
 
     def learner(seen: Floats, values: Floats, asked: Floats) -> Floats:
         grid = itertools.product(np.arange(0, 400, 5.0), np.arange(1, 31) / 20)
@@ -325,7 +325,7 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
 
 
 def _of_miso(text: str) -> Iterator[PublicFigures]:
-    # What is said is what an audit estimates of one window on the whole GPU.
+    # Predicted as an audit does, from one window on the whole GPU.
     steps: dict[tuple[str, str], dict[int, Mapping[str, str]]] = defaultdict(dict)
     for row in _rows(text):
         steps[row["job"], row["batch"]][int(row["slice"])] = row

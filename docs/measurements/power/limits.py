@@ -1,4 +1,4 @@
-"""What lower power limits are worth: clocks at the limit, and what is said of jobs that fill.
+"""What lower power limits are worth: clocks at the limit, and savings of jobs that fill a GPU.
 
     python docs/measurements/power/limits.py
 
@@ -25,7 +25,7 @@ from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
 
 def clocks(points: Sequence[SoloPoint]) -> Iterator[tuple[str, float, float]]:
-    """Job, clock at the limit for each 1 of its highest, and what is said of it."""
+    """Job, measured and predicted clock at the limit, for each 1 of its highest clock."""
     for (job, model), profile in make_profiles(points).items():
         own = [p for p in points if (p.job, p.gpu_model) == (job, model) and p.sm_clock_mhz]
         limit_w, idle_w = profile.power_limit_w, active_idle_w(profile)

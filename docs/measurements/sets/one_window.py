@@ -199,7 +199,7 @@ def keys_of(row: Row) -> set[Key]:
 
 
 def of(row: Row, known: Mapping[Key, Known], name: str) -> list[Profile]:
-    """What is known of its jobs by one of the rules of the tables."""
+    """Profiles of its jobs by one of the rules of the tables."""
     jobs = [known[part.whole.job, row.gpu_model] for part in row.parts]
     return [job.estimated.get(name, job.whole) for job in jobs]
 

@@ -677,7 +677,7 @@ def test_jobs_start_again_at_another_split_where_somebody_asks_and_lose_nothing(
 def test_who_is_there_starts_again(
     launch: Launch, first: Script, asks: str, known: list[str], then: dict[str, int], said: str
 ) -> None:
-    """Ended, where a checkpoint takes too long; on the whole GPU, who is left."""
+    """A job is ended if its checkpoint takes too long; the job that is left gets the whole GPU."""
     launch.scripts |= {"a": first, "b": Script()}
     asked = offers(launch)
     launch.events[100] = lambda: launch.folder.resplit.write_text(asks)

@@ -1,4 +1,4 @@
-"""What jobs do under a lower power limit, and the limit that saves most energy."""
+"""Speeds under a lower power limit, and the limit that saves most energy."""
 
 import numpy as np
 import pytest

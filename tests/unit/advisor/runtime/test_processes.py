@@ -144,7 +144,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path: Path, mapped: ExitStack) -> 
 def test_memory_is_bounded_by_what_the_loaded_framework_reads(
     tmp_path: Path, package: str, words: tuple[str, ...], bound: str | None
 ) -> None:
-    """A variable that nobody has set bounds nothing, and an option of another program neither."""
+    """A variable that is not set bounds nothing, nor does an option of another program."""
     library = tmp_path / "lib/python3.12/site-packages" / package / "_C.abi3.so"
     library.parent.mkdir(parents=True)
     library.write_bytes(b"library")

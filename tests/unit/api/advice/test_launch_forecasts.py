@@ -155,7 +155,7 @@ WHOLE = Split((100.0,))
 def test_another_split_is_offered_or_not_for_a_reason(
     pair: LaunchSet, made: Split | None, said: str, profiled: Settings, use: Use
 ) -> None:
-    """Who is left under a limit is offered the whole GPU."""
+    """A job that is left under a limit is offered the whole GPU."""
     if pair.split == NEAR:
         use(model({BEST: (0.6, 0.9, 350.0), NEAR: (0.5, 0.6, 300.0)}))
     offer, found = better(pair, (), HERE, profiled)

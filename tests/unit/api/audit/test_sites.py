@@ -114,7 +114,7 @@ RUNNER = {**pod("runner"), "team": "ml"}
 @pytest.mark.parametrize(
     ("series", "options", "jobs", "held", "free_hours", "cards"),
     [
-        # A worker holds nothing between two jobs, and its namespace is nobody's.
+        # A worker holds nothing between two jobs, and its namespace names no team.
         (
             [
                 rows(0, {**WORKER, "hpc_job": "100"}, range(20)),
@@ -211,7 +211,7 @@ def test_gpus_that_are_shared_already_are_a_result(
 
 @pytest.mark.parametrize("name", SITES)
 def test_what_was_held_is_found_of_every_site(name: str, tmp_path: Path) -> None:
-    """Hours, cards and energy within 1 %, or within what is said of hours without power."""
+    """Hours, cards and energy within 1 %, or within the range of hours without power."""
     site = known_site(name, 1, cards=8)
     found = audited(tmp_path, [site.rows])
     assert found.now.gpu_hours == pytest.approx(sum(site.hours.values()), rel=0.01)
