@@ -34,7 +34,7 @@ def test_no_text_names_a_machine_or_registry() -> None:
     assert not [f"{name}: {hit}" for name, text in _texts() for hit in PRIVATE.findall(text)]
 
 
-def test_each_test_that_a_page_names_is_there() -> None:
+def test_each_test_that_a_page_or_ci_names_is_there() -> None:
     files = [*(ROOT / "tests").rglob("*.py")]
     known = {path.name for path in files}
     known |= {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())}
@@ -44,6 +44,9 @@ def test_each_test_that_a_page_names_is_there() -> None:
     }
     assert {page: names - known for page, names in named.items() if names - known} == {}
     assert len(named["attacks"]) > 80
+    run = set(re.findall(r"\btests(?:/\w+)+(?:\.py)?", (ROOT / ".ci" / "run").read_text()))
+    assert run
+    assert [path for path in run if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
