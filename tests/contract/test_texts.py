@@ -1,5 +1,6 @@
 """What the tracked files say: nothing about one machine, and a lock that fits the project."""
 
+import hashlib
 import importlib
 import json
 import re
@@ -213,3 +214,18 @@ def _files(folder: Path, kind: str) -> list[Path]:
     found = [*(folder / "site").rglob(f"*.{kind}")]
     assert found
     return found
+
+
+def test_the_data_set_is_what_its_croissant_file_says(tmp_path: Path) -> None:
+    script = ROOT / "docs/measurements/sets/dataset.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    said = json.loads((tmp_path / "croissant.json").read_text("utf-8"))
+    tables = {record["name"]: [f["name"] for f in record["field"]] for record in said["recordSet"]}
+    assert [*tables] == ["windows", "jobs", "alone"]
+    for name, columns in tables.items():
+        assert (tmp_path / f"{name}.csv").read_text().split("\n")[0].split(",") == columns
+    lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    assert {file["name"]: file["sha256"] for file in said["distribution"]}.items() <= sums.items()
+    for name, digest in sums.items():
+        assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
