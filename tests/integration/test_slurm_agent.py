@@ -33,7 +33,7 @@ COMMANDS = [line.partition("  #")[0].strip() for block in BLOCKS for line in blo
 NOT_HERE = {
     "apt-get install slurm-wlm munge python3-venv": "in the Makefile",
     "python3 -m venv /opt/advisor": "in tests/contract/test_wheel.py, as pip",
-    "/opt/advisor/bin/pip install '.[serve,client]'": "in tests/contract/test_wheel.py",
+    "/opt/advisor/bin/pip install 'sm-advisor[serve,client]'": "in tests/contract/test_wheel.py",
     "api/slurm/setup.sh install": "in slurm_cluster.py",
     "api/slurm/setup.sh remove": "in test_slurm_setup.py",
     "advisor serve": "in serving.py, at a socket",
