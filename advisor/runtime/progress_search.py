@@ -25,6 +25,7 @@ from statistics import median
 from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError, JobError
+from advisor.installed import DISTRIBUTION
 from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
 from advisor.runtime.counting import OutputLines, number_of, plain
 from advisor.runtime.processes import descendants, loaded_libraries, wait_until
@@ -611,7 +612,7 @@ class _Look:
         if counted:
             fix = (
                 f"it runs PyTorch, whose optimizer steps {counted} counts "
-                "(pip install advisor in its environment)"
+                f"(pip install {DISTRIBUTION} in its environment)"
             )
         elif self._numbers.is_preparing(self._now_s):
             fix = (
