@@ -375,9 +375,9 @@ def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
     return torch_type(args.dtype or default)
 
 
-def rotating(make: Callable[[], Value], count: int = 4) -> Iterator[Value]:
-    """Endless turns of `count` inputs, so that no step finds its input in the cache."""
-    return itertools.cycle([make() for _ in range(count)])
+def rotating(make: Callable[[], Value]) -> Iterator[Value]:
+    """Endless turns of four inputs, so that no step finds its input in the cache."""
+    return itertools.cycle([make() for _ in range(4)])
 
 
 def repeated(launch: Callable[[], object], times: int) -> Callable[[], None]:

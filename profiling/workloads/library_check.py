@@ -164,10 +164,10 @@ def products(tiny: bool = False) -> list[_LibraryProduct]:
     every = [*linear, *small, *more]
     if not tiny:
         return every
-    return list(dict.fromkeys(_LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
+    return list(dict.fromkeys(_LibraryProduct(p.dtype, p.kind, _cut(p.shape)) for p in every))
 
 
-def cut(shape: Shape) -> Shape:
+def _cut(shape: Shape) -> Shape:
     """The shape as small as a smoke test wants it."""
     return tuple(min(side, TINY_SIDE) for side in shape)
 
@@ -393,12 +393,12 @@ class _Operation:
     reference: Callable[..., Any] | None = None
 
 
-def operations(tiny: bool = False) -> list[_Operation]:
+def _operations(tiny: bool = False) -> list[_Operation]:
     """All operations that are no plain matrix products."""
     every = [*_convolutions(), *_attention(), *_norms(), *_others()]
     return (
         [
-            replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
+            replace(operation, inputs=tuple(_cut(shape) for shape in operation.inputs))
             for operation in every
         ]
         if tiny
@@ -406,7 +406,7 @@ def operations(tiny: bool = False) -> list[_Operation]:
     )
 
 
-def compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
+def _compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
     """Fingerprints of the results, as JSON has them; `wide`: of the same inputs in float64.
 
     Raises:
@@ -513,11 +513,11 @@ def _others() -> Iterator[_Operation]:
 BANK, TINY_BANK = 1 << 26, 1 << 20
 
 
-def main() -> None:
+def _main() -> None:
     """The command line."""
     options = _options()
     if options.libraries:
-        print(json.dumps(libraries()))
+        print(json.dumps(_libraries()))
         return
     noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
     if options.write:
@@ -541,8 +541,8 @@ def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str
         else:
             values[name] = value
     wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
-    for operation in operations(tiny):
-        wide, refusal = _attempt(partial(compute, operation, noise, wide=True))
+    for operation in _operations(tiny):
+        wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
         wanted[operation.name] = values.get(operation.name) if refusal else wide
     return values, {"values": {name: wanted[name] for name in values}, "skipped": skipped}
 
@@ -554,7 +554,7 @@ def wrong_names(
     return [name for name in wanted if not _right(values[name], wanted[name], rounding.get(name))]
 
 
-def libraries() -> dict[str, str]:
+def _libraries() -> dict[str, str]:
     """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
     found = {"torch": torch.__version__}
     if cublas := _cublas_version():
@@ -576,18 +576,18 @@ def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
 def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
     """By name, what computes each: the number of wrong rows, or fingerprints."""
     rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
-    return rows | {o.name: partial(compute, o, noise) for o in operations(tiny)}
+    return rows | {o.name: partial(_compute, o, noise) for o in _operations(tiny)}
 
 
 def _answer(
     values: dict[str, Any], reference: dict[str, Any], options: argparse.Namespace
 ) -> dict[str, Any]:
-    rounding = {o.name: o.rounding for o in operations(options.tiny)}
+    rounding = {o.name: o.rounding for o in _operations(options.tiny)}
     return {
         "units": None
         if options.device == "cpu"
         else torch.cuda.get_device_properties(0).multi_processor_count,
-        "libraries": libraries(),
+        "libraries": _libraries(),
         "operations": list(values),
         "wrong": wrong_names(values, reference["values"], rounding),
         "skipped": reference["skipped"],
@@ -622,4 +622,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

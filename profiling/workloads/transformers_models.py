@@ -141,7 +141,7 @@ BUILDERS = {
 }
 
 
-def build(args: argparse.Namespace) -> harness.Work:
+def _build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen model; its progress is samples."""
     model = BUILDERS[args.name](args.tiny, args.size)
     return _training(model, args) if args.train else _inference(model, args)
@@ -252,15 +252,15 @@ def _images(batch: int, pixels: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, pixels, pixels)}
 
 
-def main() -> None:
+def _main() -> None:
     """Train or infer."""
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(
         "--input-ms", type=float, default=0, help="read from a storage this slow per batch"
     )
-    harness.run(build, harness.options(parser, LOADS))
+    harness.run(_build, harness.options(parser, LOADS))
 
 
 if __name__ == "__main__":
-    main()
+    _main()
