@@ -41,7 +41,6 @@ from advisor_training.learners import (
     PROTOCOLS,
     RANDOM_ROWS,
     AfterFit,
-    Answers,
     Fitted,
     HeldOut,
     Learner,
@@ -97,7 +96,7 @@ PAPER = "paper"
 
 _COSTS = {"linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
 
-RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
+RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], HeldOut]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class _MethodResult:
     """
 
     method: _Method
-    answers: Answers
+    held_out: HeldOut
     training_s: float
 
     def choices(self, data: Data, objective: str) -> list[Choice]:
@@ -142,12 +141,12 @@ class _MethodResult:
         """
         asked = QUESTIONS[objective]
         if self.method.name == PAPER:
-            return choose(data, self.answers.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
-        return choose(data, self.answers.held_out, self.method.asks(asked), POLICY.tie, asked)
+            return choose(data, self.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
+        return choose(data, self.held_out, self.method.asks(asked), POLICY.tie, asked)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
-        found = errors_of(data, self.answers, which)
+        found = errors_of(data, self.held_out, which)
         if self.method.name == PAPER:
             return replace(found, rate=None, speed=None, speeds_sum=None)
         return found
@@ -341,8 +340,7 @@ def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
 
 
 def _errors(data: Data, held_out: HeldOut) -> Errors:
-    answers = Answers(held_out, np.ones(len(held_out), dtype=bool))
-    return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
+    return errors_of(data, held_out, np.asarray(data.rows.kind == "nine"))
 
 
 # By protocol and method.
@@ -452,7 +450,7 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_L
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         asked = results.method.asks(replace(wanted, kept=kept))
-        if found := figures_of(choose(data, results.answers.held_out, asked, POLICY.tie, wanted)):
+        if found := figures_of(choose(data, results.held_out, asked, POLICY.tie, wanted)):
             yield _LimitRow(
                 protocol=protocol,
                 method=results.method.name,
@@ -631,7 +629,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
-    held_out = ours.answers.held_out
+    held_out = ours.held_out
     gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
     return Evaluation(
         quick=quick,
@@ -655,7 +653,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,
-        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].answers.held_out).held,
+        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].held_out).held,
         training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
         jobs=by_job(data, held_out, chosen),
         gpus=tuple(figures for figures, _ in gpus),
@@ -725,7 +723,7 @@ def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
         shared_percent=asked.shared.value,
         missed_percent=asked.missed.value if asked.missed else None,
         fractions={name: figures.mean_percent for name, figures in known.items()},
-        errors=errors_of(data, results.answers, np.asarray(data.rows.kind == "nine")),
+        errors=errors_of(data, results.held_out, np.asarray(data.rows.kind == "nine")),
     )
 
 
@@ -866,6 +864,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     held_out = HeldOut(
         left_out=np.full(len(predicted), manifest.version),
         row=np.arange(len(predicted)),
+        tested=np.ones(len(predicted), dtype=bool),
         speed=speed,
         heads={"speed": speed, "power": np.array([[p.power_w.value] for p in predicted])},
     )

@@ -48,7 +48,7 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.rows import flat as flat_row, flat_name, to_row
-from advisor.predict.features import Float32s, demanded_power_w, power_limit_w, side
+from advisor.predict.features import demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
@@ -495,23 +495,6 @@ SOME = "some"
 are learned from, and neither choices nor errors are scored on them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _HeadRows:
-    """What a head takes of n rows; a part is a job of the pair, or the pair.
-
-    Attributes:
-        features: Shape (n, parts, features).
-        prior: Shape (n, parts), in the unit of the head.
-    """
-
-    features: Float32s
-    prior: Floats
-
-    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "_HeadRows":
-        """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        return _HeadRows(self.features[which], self.prior[which])
-
-
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """All of the first part, then all of the second: (n, parts, ...) to (parts x n, ...)."""
     return np.concatenate(list(np.moveaxis(values, 1, 0)))
@@ -539,10 +522,13 @@ class Rows:
       whole GPU, same card and run; `profile_power_a_w`: that power in the job's profile.
     - `power_limit_w`: limit of the card, W; infinite where it is not known.
     - `weight`: what the row counts in training: 1 if measured or of a launch.
+
+    `heads` has for each head the prior, in the unit of the head, and then the features of each
+    part; a part is a job of the pair, or the pair. Shape (n, parts, 1 + features).
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
-    heads: Mapping[str, _HeadRows]
+    heads: Mapping[str, Floats]
 
     def __len__(self) -> int:
         return len(self.columns["power_w"])
@@ -571,7 +557,7 @@ class Rows:
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        heads = {name: seen.take(which) for name, seen in self.heads.items()}
+        heads = {name: values[which] for name, values in self.heads.items()}
         return Rows({name: values[which] for name, values in self.columns.items()}, heads)
 
     def assign(self, **columns: npt.NDArray[Any]) -> "Rows":
@@ -590,7 +576,7 @@ def make_rows(
         InputError: there is none.
     """
     tables: list[dict[str, npt.NDArray[Any]]] = []
-    blocks: dict[str, list[_HeadRows]] = {head.name: [] for head in heads}
+    blocks: dict[str, list[Floats]] = {head.name: [] for head in heads}
     for number, pair in enumerate(_with_profiles(pairs, profiles)):
         a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
         for m in pair.measurements:
@@ -598,8 +584,8 @@ def make_rows(
             sides = side(a, shares[0]), side(b, shares[1])
             for head in heads:
                 features, priors = inputs_of(head, sides)
-                parts = np.stack(np.split(features, len(priors)), axis=1)
-                blocks[head.name].append(_HeadRows(parts, np.stack(priors, axis=1)))
+                parts = zip(priors, np.split(features, len(priors)), strict=True)
+                blocks[head.name].append(np.stack([*map(np.column_stack, parts)], axis=1))
             values = _columns(m, (a, b)) | {
                 "measurement": len(tables),
                 "pair": number,
@@ -613,13 +599,7 @@ def make_rows(
         )
     return Rows(
         {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
-        {
-            name: _HeadRows(
-                np.concatenate([block.features for block in found]),
-                np.concatenate([block.prior for block in found]),
-            )
-            for name, found in blocks.items()
-        },
+        {name: np.concatenate(of_head) for name, of_head in blocks.items()},
     )
 
 

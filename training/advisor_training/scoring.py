@@ -46,7 +46,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Floats, Profile, kind_of, of_job
 from advisor_models.registry import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.intervals import bounds_of, residuals_of
-from advisor_training.learners import SEED, SPEED_LEARNER, Answers, HeadLearner, HeldOut, Mask
+from advisor_training.learners import SEED, SPEED_LEARNER, HeadLearner, HeldOut, Mask
 from advisor_training.rows import (
     BASELINES,
     Data,
@@ -316,10 +316,10 @@ def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
     )
 
 
-def errors_of(data: Data, answers: Answers, which: Mask) -> Errors:
+def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
     """Errors over the tested ones of the rows of a mask."""
-    asked = answers.tested & which[answers.held_out.row]
-    found = compare(data, answers.held_out, asked)
+    asked = held_out.tested & which[held_out.row]
+    found = compare(data, held_out, asked)
     return Errors(
         rows=int(asked.sum()),
         rate=error(np.concatenate(found.rates), np.concatenate(found.measured_rates)),

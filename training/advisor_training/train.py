@@ -544,7 +544,7 @@ def make_artefact(
         ModelError: its trees are not what scikit-learn says.
     """
     rows = made_from.rows
-    asked = {name: flat(head.features) for name, head in rows.heads.items()}
+    asked = {n: flat(values[..., 1:]).astype(np.float32) for n, values in rows.heads.items()}
     files = trees_files(trained.regressors.by_head, asked)
     manifest = Manifest(
         schema=SCHEMA,
@@ -569,7 +569,7 @@ def make_artefact(
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
     head = learner.head
-    seen = flat(rows.take(learner.is_known(rows)).heads[head.name].features)
+    seen = flat(rows.take(learner.is_known(rows)).heads[head.name][..., 1:])
     return TrainedHead(
         name=head.name,
         of=head.of,
@@ -635,11 +635,11 @@ def training_data(
     rows = make_training_set(measured.pairs, measured.profiled, measured.references).rows
     learner = _LEARNERS[head]
     known = rows.take(learner.is_known(rows))
-    found = learned_from(learner, known)
+    seen, values, weight, row = learned_from(learner, known)
     frame: Any = importlib.import_module("pandas").DataFrame
     return TrainingData(
-        X=frame(found.X, columns=["prior", *feature_names_of(learner.head.features_of)]),
-        y=found.y,
-        weight=found.weight,
-        jobs=np.column_stack([known.job_a, known.job_b])[found.row],
+        X=frame(seen, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        y=values,
+        weight=weight,
+        jobs=np.column_stack([known.job_a, known.job_b])[row],
     )

@@ -167,7 +167,7 @@ def test_a_job_that_was_faster_than_alone_was_as_fast() -> None:
     rows = ROWS.assign(speed_a=np.full(len(ROWS), 1.1))
     found = residuals_of(rows, as_measured(rows, 0.5, 1.0), SPEED_LEARNER)
     np.testing.assert_allclose(found.values[: len(rows)], -math.log(0.55))
-    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, rows).y[: len(rows)], 1)
+    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, rows)[1][: len(rows)], 1)
 
 
 def test_errors_of_servers_are_of_what_they_could_do() -> None:

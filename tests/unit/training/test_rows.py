@@ -106,9 +106,9 @@ def test_values_are_those_measured_and_those_alone() -> None:
     found = np.column_stack([rows.speed_a, rows.speed_b, rows.power_w])[:9]
     np.testing.assert_allclose(found, expected)
     alone = [[climber.speed(a), sitter.speed(b)] for a, b in nine]
-    np.testing.assert_allclose(rows.heads["speed"].prior[:9], alone * kept[:9, None])
+    np.testing.assert_allclose(rows.heads["speed"][:9, :, 0], alone * kept[:9, None])
     both_w = 80 + 400 * climber.speed(10) + 60
-    assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
+    assert rows.heads["power"][0, 0, 0] == pytest.approx(both_w, rel=0.01)
 
 
 def test_every_column_of_a_row() -> None:
@@ -144,7 +144,7 @@ def test_features_are_seen_from_each_job() -> None:
     rows = rows_of((made_up.HOG, made_up.MIDDLE))
     hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
     a, b = side(hog, rows.share_a), side(middle, rows.share_b)
-    speed, power = rows.heads["speed"].features, rows.heads["power"].features
+    speed, power = (rows.heads[name][..., 1:] for name in ("speed", "power"))
     np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, [b])))
     np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, [a])))
     np.testing.assert_array_equal(power[:, 0], matrix(power_features([a, b])))
