@@ -637,10 +637,10 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
             cards=len({m.gpu_uuid for m in data.measurements}),
             jobs=len(data.rows.jobs),
-            pairs=len(data.pairs),
+            pairs=len({m.pair for m in data.measurements}),
             launch_bound_pairs=len(
                 {
-                    (*m.jobs, m.gpu_model)
+                    m.pair
                     for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
                     if bound
                 }
@@ -649,7 +649,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             splits=len(data.rows),
             left_out=data.left_out,
         ),
-        ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
+        ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,
@@ -879,7 +879,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     return OwnEvaluation(
         model=manifest.version,
         objective=DEFAULT_OBJECTIVE,
-        pairs=len(data.pairs),
+        pairs=len({m.pair for m in data.measurements}),
         jobs=len(rows.jobs),
         splits=len(rows),
         known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),

@@ -338,6 +338,11 @@ class Measurement:
     observed: bool = False
 
     @property
+    def pair(self) -> tuple[str, str, str]:
+        """Both jobs, and the GPU model: several measurements can be of one pair."""
+        return (*self.jobs, self.gpu_model)
+
+    @property
     def is_full(self) -> bool:
         """Whether enough of the nine splits are there for their best to be an oracle.
 
@@ -367,15 +372,6 @@ BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
 """What a split is compared with, by name; None: it was not measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredPair:
-    """All measurements of two jobs on one GPU model, the one with the most points first."""
-
-    jobs: tuple[str, str]
-    gpu_model: str
-    measurements: tuple[Measurement, ...]
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class LeftOut:
     """Points that the analysis does not use, and why."""
@@ -384,10 +380,10 @@ class LeftOut:
     points: int
 
 
-def make_pairs(
+def make_measurements(
     points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
-) -> tuple[list[MeasuredPair], list[LeftOut]]:
-    """The pairs by name, and what is left out.
+) -> tuple[list[Measurement], list[LeftOut]]:
+    """Measurements by pair, those with most points first, and what is left out.
 
     Jobs alone on the whole GPU are the references. `full` leaves out measurements whose best split
     would be no oracle (`Measurement.is_full`); each of their splits can be learned from all the
@@ -395,7 +391,7 @@ def make_pairs(
     """
     left_out: Counter[str] = Counter()
     references = references_by_job(solos)
-    pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
+    found: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
         faults = {
@@ -414,16 +410,9 @@ def make_pairs(
         elif full and not made.is_full:
             left_out[_NOT_FULL] += len(group)
         else:
-            pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
+            found.append(made)
     return (
-        [
-            MeasuredPair(
-                jobs,
-                gpu_model,
-                tuple(sorted(found, key=lambda m: (-m.points, m.run, m.gpu_uuid))),
-            )
-            for (jobs, gpu_model), found in sorted(pairs.items())
-        ],
+        sorted(found, key=lambda m: (m.pair, -m.points, m.run, m.gpu_uuid)),
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
 
@@ -566,7 +555,7 @@ class Rows:
 
 
 def make_rows(
-    pairs: Iterable[MeasuredPair],
+    measurements: Iterable[Measurement],
     profiles: Mapping[tuple[str, str], Profile],
     heads: Sequence[Head] = HEADS,
 ) -> Rows:
@@ -577,21 +566,23 @@ def make_rows(
     """
     tables: list[dict[str, npt.NDArray[Any]]] = []
     blocks: dict[str, list[Floats]] = {head.name: [] for head in heads}
-    for number, pair in enumerate(_with_profiles(pairs, profiles)):
-        a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
-        for m in pair.measurements:
-            shares = np.array([split.shares for _, split in _splits(m)]).T
-            sides = side(a, shares[0]), side(b, shares[1])
-            for head in heads:
-                features, priors = inputs_of(head, sides)
-                parts = zip(priors, np.split(features, len(priors)), strict=True)
-                blocks[head.name].append(np.stack([*map(np.column_stack, parts)], axis=1))
-            values = _columns(m, (a, b)) | {
-                "measurement": len(tables),
-                "pair": number,
-                "power_limit_w": power_limit_w(sides),
-            }
-            tables.append({n: np.broadcast_to(v, shares.shape[1]) for n, v in values.items()})
+    numbers: dict[tuple[str, str, str], int] = {}
+    for m in measurements:
+        if not _is_profiled(m, profiles):
+            continue
+        a, b = (profiles[job, m.gpu_model] for job in m.jobs)
+        shares = np.array([split.shares for _, split in _splits(m)]).T
+        sides = side(a, shares[0]), side(b, shares[1])
+        for head in heads:
+            features, priors = inputs_of(head, sides)
+            parts = zip(priors, np.split(features, len(priors)), strict=True)
+            blocks[head.name].append(np.stack([*map(np.column_stack, parts)], axis=1))
+        values = _columns(m, (a, b)) | {
+            "measurement": len(tables),
+            "pair": numbers.setdefault(m.pair, len(numbers)),
+            "power_limit_w": power_limit_w(sides),
+        }
+        tables.append({n: np.broadcast_to(v, shares.shape[1]) for n, v in values.items()})
     if not tables:
         raise InputError(
             "no measured pair has profiles of both its jobs",
@@ -603,19 +594,10 @@ def make_rows(
     )
 
 
-def _with_profiles(
-    pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
-) -> Iterator[MeasuredPair]:
-    """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
-    for pair in pairs:
-        a, b = (profiles.get((job, pair.gpu_model)) for job in pair.jobs)
-        if a is None or b is None:
-            continue
-        within = tuple(
-            m for m in pair.measurements if all(is_within(split, (a, b)) for _, split in _splits(m))
-        )
-        if within:
-            yield replace(pair, measurements=within)
+def _is_profiled(m: Measurement, profiles: Mapping[tuple[str, str], Profile]) -> bool:
+    """Whether its splits lie within the profiles of both jobs."""
+    a, b = (profiles.get((job, m.gpu_model)) for job in m.jobs)
+    return a is not None and b is not None and all(is_within(s, (a, b)) for _, s in _splits(m))
 
 
 def _splits(m: Measurement) -> list[tuple[_SplitKind, Split]]:
@@ -680,7 +662,6 @@ class Data:
             have it now.
     """
 
-    pairs: tuple[MeasuredPair, ...]
     rows: Rows
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
@@ -716,7 +697,7 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    found, unused = make_pairs(points, [*references, *profiled], full=False)
+    found, unused = make_measurements(points, [*references, *profiled], full=False)
     if not found:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
@@ -724,47 +705,39 @@ def make_data(
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
     profiles = make_profiles(profiled)
-    pairs = tuple(_with_profiles(found, profiles))
-    above_w = active_idle_fill(pairs, profiles)
+    measurements = tuple(m for m in found if _is_profiled(m, profiles))
+    above_w = active_idle_fill(measurements, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
-    rows = make_rows(pairs, profiles)
-    missing = _points(found) - _points(pairs)
+    rows = make_rows(measurements, profiles)
+    missing = sum(m.points for m in found) - sum(m.points for m in measurements)
     without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
-        pairs=pairs,
         rows=rows,
-        measurements=tuple(m for pair in pairs for m in pair.measurements),
+        measurements=measurements,
         profiles=profiles,
         active_idle_fill=above_w,
         left_out=(*left_out, *unused, *without),
     )
 
 
-def _points(pairs: Iterable[MeasuredPair]) -> int:
-    return sum(m.points for pair in pairs for m in pair.measurements)
-
-
 def active_idle_fill(
-    pairs: Sequence[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+    measurements: Sequence[Measurement], profiles: Mapping[tuple[str, str], Profile]
 ) -> dict[str, float]:
     """What to add to idle power, as `with_active_idle` takes it: of all, and of each GPU model.
 
     Cards of one model are alike in it, those of two are not: 58 W on H100, 30 W on H200
     (docs/measurements/model.md). A GPU model of which no pair tells has that of all.
     """
-    models = sorted({pair.gpu_model for pair in pairs})
     of_models = {
-        active_idle_above_of(model): active_idle_above_w(
-            [pair for pair in pairs if pair.gpu_model == model], profiles
-        )
-        for model in models
+        active_idle_above_of(model): active_idle_above_w(of_model, profiles)
+        for model, of_model in sorted(grouped(measurements, lambda m: m.gpu_model).items())
     }
     known = {name: above_w for name, above_w in of_models.items() if above_w > 0}
-    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(pairs, profiles)} | known
+    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | known
 
 
 def active_idle_above_w(
-    pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+    measurements: Iterable[Measurement], profiles: Mapping[tuple[str, str], Profile]
 ) -> float:
     """What to add to idle power, so that added powers are off by least below the limit, W.
 
@@ -773,9 +746,8 @@ def active_idle_above_w(
     """
     found = [
         gap
-        for pair in pairs
-        for m in pair.measurements
-        for gap in _gaps(m, *(profiles[job, pair.gpu_model] for job in pair.jobs))
+        for m in measurements
+        for gap in _gaps(m, *(profiles[job, m.gpu_model] for job in m.jobs))
     ]
     if not found:
         return 0.0

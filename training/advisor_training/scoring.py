@@ -32,6 +32,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
+from advisor.core.records import grouped
 from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
@@ -50,7 +51,6 @@ from advisor_training.learners import SEED, SPEED_LEARNER, HeadLearner, HeldOut,
 from advisor_training.rows import (
     BASELINES,
     Data,
-    MeasuredPair,
     Measurement,
     ResultsBySplit,
     Rows,
@@ -134,14 +134,14 @@ class Ceiling:
 _Take: TypeAlias = tuple[str, ResultsBySplit]
 
 
-def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
+def noise_ceiling(measurements: Iterable[Measurement], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
     by_pair = [
         _alike(
-            [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
-            pair.jobs[0] == pair.jobs[1],
+            [(m.gpu_uuid, results) for m in of_pair for results in m.repeats],
+            beside_itself=pair[0] == pair[1],
         )
-        for pair in pairs
+        for pair, of_pair in grouped(measurements, lambda m: m.pair).items()
     ]
     takes = [found for groups in by_pair for found in groups]
     scores = [score for found in takes for score in _scores(found, objective)]
@@ -163,7 +163,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     )
 
 
-def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
+def _alike(takes: Sequence[_Take], *, beside_itself: bool) -> list[list[_Take]]:
     """Takes in groups, two or more in each, that have enough of the nine splits in common."""
     groups: list[list[_Take]] = []
     for take in takes:

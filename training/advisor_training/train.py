@@ -409,7 +409,7 @@ def make_training_set(
             power.
     """
     data = make_data(points, profiled, references, left_out)
-    used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
+    used = {(job, m.gpu_model) for m in data.measurements for job in m.jobs}
     of_jobs = [data.profiles[key] for key in sorted(used)]
     columns = {name: np.array([p.values[name][-1] for p in of_jobs]) for name in COLUMNS}
     columns[IDLE] = np.array([p.idle_power_w for p in of_jobs])
@@ -424,16 +424,16 @@ def make_training_set(
     fill |= {name: round(w, 3) for name, w in data.active_idle_fill.items()}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
-    rows = make_rows(data.pairs, profiles, KNOWN_HEADS)
+    rows = make_rows(data.measurements, profiles, KNOWN_HEADS)
     blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
-        blind=make_rows(data.pairs, blind, KNOWN_HEADS),
+        blind=make_rows(data.measurements, blind, KNOWN_HEADS),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),
             pair_points=sum(m.points for m in data.measurements),
-            pairs=len(data.pairs),
+            pairs=len({m.pair for m in data.measurements}),
             jobs=tuple(rows.jobs),
             cards=len({m.gpu_uuid for m in data.measurements}),
         ),

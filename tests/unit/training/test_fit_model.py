@@ -64,7 +64,7 @@ from advisor_training.learners import (
     leave_one_job_out,
 )
 from advisor_training.reports import gpu_tables, page as to_html, said
-from advisor_training.rows import Data, Rows, flat, make_data, make_pairs, make_rows
+from advisor_training.rows import Data, Rows, flat, make_data, make_measurements, make_rows
 from advisor_training.scoring import head_errors
 from advisor_training.train import (
     DRAWS,
@@ -175,7 +175,7 @@ def two_runs() -> list[PairPoint]:
 
 
 def rows_of(points: list[PairPoint]) -> Rows:
-    pairs, _ = make_pairs(points, solo_points(), full=False)
+    pairs, _ = make_measurements(points, solo_points(), full=False)
     return make_rows(pairs, make_profiles(solo_points()), KNOWN_HEADS)
 
 

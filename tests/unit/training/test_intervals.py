@@ -41,7 +41,7 @@ from advisor_training.learners import (
     learned_from,
     leave_one_job_out,
 )
-from advisor_training.rows import Names, Rows, make_pairs
+from advisor_training.rows import Names, Rows, make_measurements
 from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
 
 ROWS = training_set().rows
@@ -251,14 +251,14 @@ def test_what_a_profile_keeps_without_counters() -> None:
 
 
 def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
-    return noise_ceiling(make_pairs(points, SOLOS)[0], OBJECTIVES[name])
+    return noise_ceiling(make_measurements(points, SOLOS)[0], OBJECTIVES[name])
 
 
 @pytest.mark.figures
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
     points = made_up.pair_points(run="first") + made_up.pair_points(run="second")
-    found = noise_ceiling(make_pairs(points, made_up.solo_points())[0], OBJECTIVES[name])
+    found = noise_ceiling(make_measurements(points, made_up.solo_points())[0], OBJECTIVES[name])
     parts = dict.fromkeys(("mean", "median", "p10", "worst"), 100.0)
     assert found == Ceiling(
         pairs=15, choices=30, other_card_pairs=0, noise_percent=0,

@@ -62,7 +62,7 @@ from advisor_training.retrain import (
     usable_points,
     with_flags,
 )
-from advisor_training.rows import LeftOut, make_pairs
+from advisor_training.rows import LeftOut, make_measurements
 
 
 class Site:
@@ -403,8 +403,8 @@ def test_metrics(tmp_path: Path) -> None:
 @pytest.mark.figures
 def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
     usable = usable_points(with_flags(bundled_points()))
-    pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
-    used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
+    pairs, _ = make_measurements(usable.pairs, [*usable.references, *usable.profiled], full=False)
+    used = {(*m.jobs, m.gpu_uuid, m.run) for m in pairs}
     own = tuple(p for p in usable.pairs if (*p.jobs, p.gpu_uuid, p.run) in used)
     alone = PointSet(profiled=usable.profiled, references=usable.references)
     site = Collected(own=replace(alone, pairs=own), bundled=PointSet())

@@ -66,7 +66,6 @@ from advisor_training.rows import (
     SOME,
     UNPROFILED,
     LeftOut,
-    MeasuredPair,
     Measurement,
     Rows,
     Teaching,
@@ -74,7 +73,7 @@ from advisor_training.rows import (
     active_idle_fill,
     flat,
     make_data,
-    make_pairs,
+    make_measurements,
     make_rows,
     profiles_that_lack,
     taught_here,
@@ -87,7 +86,7 @@ PROFILES = make_profiles(SOLOS)
 
 
 def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
-    return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
+    return make_rows(make_measurements(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
 
 
 def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
@@ -124,7 +123,7 @@ def test_every_column_of_a_row() -> None:
             "b", gpu_model="Card", serving=undemanding, columns={"power_w": [200.0] * 10}
         ),
     }
-    rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
+    rows = make_rows(make_measurements([point], solos, full=False)[0], profiles)
     assert {name: values.tolist() for name, values in rows.columns.items()} == {
         name: [value]
         for name, value in {
@@ -157,19 +156,19 @@ def test_rows_know_their_pair_and_measurement() -> None:
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
         *made_up.pair_points([(made_up.HOG, made_up.HOG)], run="first"),
     ]
-    rows = make_rows(make_pairs(points, SOLOS)[0], PROFILES)
+    rows = make_rows(make_measurements(points, SOLOS)[0], PROFILES)
     assert np.bincount(rows.pair).tolist() == [20, 6]
     assert np.bincount(rows.measurement).tolist() == [10, 10, 6]
 
 
 def test_pairs_without_a_profile_are_no_rows() -> None:
     """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
-    pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
+    pairs, _ = make_measurements(made_up.pair_points(), SOLOS)
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
     assert make_rows(pairs, some).jobs == ["climber", "middle", "sitter", "slow"]
     some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
     within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
-    both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
+    both = make_measurements([*made_up.pair_points(), *within], SOLOS, full=False)[0]
     rows = make_rows(both, some)
     assert set(rows.run[rows.of("hog")]) == {"within"}
     with pytest.raises(InputError, match="no measured pair has profiles of both"):
@@ -183,14 +182,16 @@ SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
 class Made:
     """What is asked of a measurement."""
 
+    jobs: tuple[str, str]
+    gpu_model: str
     splits: dict[str, dict[Split, SplitResult]]
 
 
-def pair_of(a: Profile, b: Profile, power_w: list[float]) -> MeasuredPair:
+def pair_of(a: Profile, b: Profile, power_w: list[float]) -> Measurement:
     part = PartResult(1.0, 1.0, 1.0)
     results = [SplitResult((part, part), p) for p in power_w]
-    made: Measurement = Made({"nine": dict(zip(SPLITS, results, strict=True))})  # pyright: ignore
-    return MeasuredPair((a.job, b.job), a.gpu_model, (made,))
+    nine = dict(zip(SPLITS, results, strict=True))
+    return Made((a.job, b.job), a.gpu_model, {"nine": nine})  # pyright: ignore
 
 
 def both(limit_w: float) -> tuple[Profile, Profile]:
@@ -315,10 +316,9 @@ def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
 def test_speeds_are_those_that_training_learns() -> None:
     """Of another reference, or one of another run, analyses and model would not agree."""
     points = bundled_pair_points(["bert-infer", "fft"])
-    pairs, _ = make_pairs(points, [*bundled_reference_points(), *bundled_solo_points()])
-    (pair,) = (each for each in pairs if each.jobs == ("bert-infer", "fft"))
+    pairs, _ = make_measurements(points, [*bundled_reference_points(), *bundled_solo_points()])
     frame = load_dataset()
-    for measurement in pair.measurements:
+    for measurement in (each for each in pairs if each.jobs == ("bert-infer", "fft")):
         ours = frame[
             (frame["job_1"] == "bert-infer")
             & (frame["job_2"] == "fft")
@@ -422,8 +422,8 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
     found = teach([GOOD, GOOD], SOLOS)
     assert not found.left_out
     profiles = make_profiles(SOLOS)
-    row = make_rows(make_pairs(found.points, SOLOS, full=False)[0], profiles)
-    measured = make_rows(make_pairs([EVEN], SOLOS, full=False)[0], profiles)
+    row = make_rows(make_measurements(found.points, SOLOS, full=False)[0], profiles)
+    measured = make_rows(make_measurements([EVEN], SOLOS, full=False)[0], profiles)
     assert (row.speed_a, row.speed_b, row.power_w) == (
         measured.speed_a, measured.speed_b, measured.power_w
     )  # fmt: skip
