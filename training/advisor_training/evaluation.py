@@ -56,7 +56,6 @@ from advisor_training.rows import Data, LeftOut, Rows
 from advisor_training.scoring import (
     QUESTIONS,
     RULES,
-    CandidateScope,
     Ceiling,
     Choice,
     ChoiceFigures,
@@ -364,38 +363,6 @@ foresee, and at the limit the power is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChoiceRow:
-    """What one method's or rule's choices are worth.
-
-    Attributes:
-        protocol: What the method had seen; rules see nothing.
-        scope: What is chosen from, and what the oracle chooses from.
-    """
-
-    protocol: str
-    method: str
-    objective: str
-    scope: CandidateScope
-    pairs: Some
-    figures: ChoiceFigures
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ErrorRow:
-    """One method's errors.
-
-    Attributes:
-        splits: The nine splits, or "uncapped".
-    """
-
-    protocol: str
-    method: str
-    splits: Literal["nine", "uncapped"]
-    pairs: Some
-    errors: Errors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _LimitRow:
     """Choices by energy for the same work that keep a minimum speed as predicted.
 
@@ -415,7 +382,7 @@ class _LimitRow:
     saved: Interval
 
 
-def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
+def _choice_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, Any]]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
@@ -427,7 +394,7 @@ def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
             yield from _rows(data, BY_WORKLOAD, rule, objective, chosen)
 
 
-def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
+def _error_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, Any]]:
     """How far each method is off, for each subset of the rows."""
     limited = data.at_power_limit()
     for (protocol, name), answers in results.items():
@@ -440,9 +407,13 @@ def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
             for pairs, mask in masks.items():
                 errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
-                    yield _ErrorRow(
-                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
-                    )
+                    yield {
+                        "protocol": protocol,
+                        "method": name,
+                        "splits": splits,
+                        "pairs": pairs,
+                        "errors": errors,
+                    }
 
 
 def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_LimitRow]:
@@ -480,16 +451,16 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
-) -> Iterator[_ChoiceRow]:
+) -> Iterator[Mapping[str, Any]]:
     yield from (
-        _ChoiceRow(
-            protocol=protocol,
-            method=method,
-            objective=objective,
-            scope=QUESTIONS[objective].scope,
-            pairs=pairs,
-            figures=figures,
-        )
+        {
+            "protocol": protocol,
+            "method": method,
+            "objective": objective,
+            "scope": QUESTIONS[objective].scope,
+            "pairs": pairs,
+            "figures": figures,
+        }
         for pairs, numbers in _subsets(data, protocol).items()
         if (figures := figures_of([choice for choice in found if choice.number in numbers]))
     )
@@ -532,6 +503,11 @@ class Evaluation:
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        choices: What the choices of methods and rules are worth, a row for each protocol, method,
+            objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
+            method had seen, rules see nothing; `scope` is what is chosen from.
+        errors: Errors of methods, a row for each protocol, method and subset, at the nine splits
+            or uncapped (`splits`), as `errors`.
         wanted_coverage: What the intervals are made for.
         coverage: What intervals of jobs that were left out, with run and cards where there are
             several, hold of "speed", "power" and "efficiency".
@@ -546,8 +522,8 @@ class Evaluation:
     quick: bool
     basis: _EvaluationBasis
     ceilings: Mapping[str, Ceiling | None]
-    choices: tuple[_ChoiceRow, ...]
-    errors: tuple[_ErrorRow, ...]
+    choices: tuple[Mapping[str, Any], ...]
+    errors: tuple[Mapping[str, Any], ...]
     wanted_coverage: float
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
@@ -562,13 +538,13 @@ class Evaluation:
 
 def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
     """`ChoiceFigures` over some pairs, by protocol, method and objective."""
-    rows = _table(_ChoiceRow, evaluation.choices)
+    rows = pd.DataFrame(evaluation.choices)
     return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
 
 
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
     """`Errors` of all pairs at the nine splits, by protocol and method."""
-    rows = _table(_ErrorRow, evaluation.errors)
+    rows = pd.DataFrame(evaluation.errors)
     its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
     return rows[its].set_index(["protocol", "method"])["errors"]
 
@@ -590,11 +566,6 @@ def to_json(evaluation: Evaluation) -> str:
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
     whole = {"protocols": protocols, **values, "check": checked_figures(evaluation)}
     return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
-
-
-def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:
-    """Dataclasses as rows, a column for each field."""
-    return pd.DataFrame(map(_fields, rows), columns=[field.name for field in fields(kind)])
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -740,38 +711,14 @@ TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
 BUNDLED = "bundled_evaluation.json"
 
 
-@dataclass(frozen=True, slots=True)
-class _Worse:
-    """A figure that is out of bounds.
-
-    Attributes:
-        value: What was found now; None where it was not found at all.
-        bound: The worst value that is allowed.
-    """
-
-    kind: FigureKind
-    name: str
-    value: float | None
-    bundled: float
-    bound: float
-
-    def __str__(self) -> str:
-        now = "missing" if self.value is None else f"{self.value:.2f} %"
-        side = "at most" if self.kind == "error" else "at least"
-        return (
-            f"{self.kind} of {self.name} is {now}, {side} {self.bound:.2f} % is wanted "
-            f"(bundled: {self.bundled:.2f} %)"
-        )
-
-
 def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]]:
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
         "fraction of oracle": {
-            f"{row.method} by {row.objective}, {row.scope}": row.figures.mean_percent
+            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].mean_percent
             for row in evaluation.choices
-            if row.protocol == BY_WORKLOAD and row.pairs == "all"
-            if row.method in (OURS, PHYSICAL)
+            if row["protocol"] == BY_WORKLOAD and row["pairs"] == "all"
+            if row["method"] in (OURS, PHYSICAL)
         },
         "error": {
             f"{method}, {name}": error.mean_percent
@@ -789,31 +736,35 @@ def bundled_figures() -> Figures:
     return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
-def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
-    """What is worse than bundled by more than the tolerance."""
-    return [
-        _Worse(kind, name, value, was, bound)
-        for kind, tolerance in TOLERANCES.items()
-        for name, was in bundled[kind].items()
-        for side in [1 if kind == "error" else -1]
-        for value, bound in [(found[kind].get(name), was + side * tolerance)]
-        # "not within" is true of NaN as well.
-        if value is None or not side * value <= side * bound
-    ]
-
-
 def check(found: Figures, bundled: Figures) -> None:
     """Accept figures as good as the bundled ones.
 
     Raises:
         ModelError: one is worse by more than its tolerance; the message names all of them.
     """
-    if worse := worse_figures(found, bundled):
+    faults = [
+        fault
+        for kind in TOLERANCES
+        for name, was in bundled[kind].items()
+        if (fault := _fault(kind, name, found[kind].get(name), was))
+    ]
+    if faults:
         raise ModelError(
-            "; ".join(map(str, worse)),
+            "; ".join(faults),
             why="features, learners or data changed",
             fix=f"mend that, or show why the new figures are right and replace {BUNDLED}",
         )
+
+
+def _fault(kind: FigureKind, name: str, value: float | None, was: float) -> str:
+    """By what a figure is worse than bundled, beyond the tolerance; empty: it is not."""
+    side = 1 if kind == "error" else -1
+    bound = was + side * TOLERANCES[kind]
+    if value is not None and side * value <= side * bound:  # NaN is not
+        return ""
+    now = "missing" if value is None else f"{value:.2f} %"
+    least = "at most" if kind == "error" else "at least"
+    return f"{kind} of {name} is {now}, {least} {bound:.2f} % is wanted (bundled: {was:.2f} %)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,11 +293,15 @@ def learned_from(
     return flat(rows.heads[learner.head.name])[told], values[told], rows.weight[row], row
 
 
+def _unknown(given: Floats) -> Floats:
+    return np.full(len(given), np.nan)
+
+
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     """The estimator of a head; one that expects NaN where no row tells of it."""
     seen, values, weight, _ = learned_from(learner, rows)
     if not len(values):
-        return SimpleNamespace(predict=lambda given: np.full(len(given), np.nan))
+        return SimpleNamespace(predict=_unknown)
     return PriorRegressor(regressor, _PRIOR).fit(seen, values, weight)
 
 

@@ -382,10 +382,14 @@ def printed_tables(
             "Errors for jobs that were not seen, mean | median in %",
             ("method, pairs or rows, splits", "rows", "rate", "power"),
             [
-                (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
-                for r in evaluation.errors
-                if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
-                if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+                (
+                    f"{row['method']}, {row['pairs']}, {row['splits']}",
+                    str(row["errors"].rows),
+                    *_error_cells(row["errors"]),
+                )
+                for row in evaluation.errors
+                if row["protocol"] == BY_WORKLOAD and row["method"] in (OURS, PHYSICAL)
+                if row["splits"] == "nine" or (row["method"], row["pairs"]) == (OURS, "all")
             ],
         ),
         # How much the intervals hold of jobs that took no part in making them.

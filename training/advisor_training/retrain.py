@@ -66,6 +66,7 @@ from advisor_models.registry import (
 from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
 from advisor_training.rows import (
     LeftOut,
+    PointSet,
     Rows,
     job_classes,
     measurement_of,
@@ -90,46 +91,6 @@ POINTS = "points.json"
 
 # Of points whose moment nobody can read.
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointSet:
-    """Points of all kinds.
-
-    Attributes:
-        profiled: Jobs alone at all shares.
-        references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
-    """
-
-    pairs: tuple[PairPoint, ...] = ()
-    profiled: tuple[SoloPoint, ...] = ()
-    references: tuple[SoloPoint, ...] = ()
-
-    def __iter__(self) -> Iterator[Point]:
-        yield from self.pairs
-        yield from self.profiled
-        yield from self.references
-
-    def __or__(self, more: "PointSet") -> "PointSet":
-        """The points of both, each once."""
-        return PointSet(
-            pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
-            profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
-            references=tuple(dict.fromkeys((*self.references, *more.references))),
-        )
-
-    def where(self, wanted: Callable[[Point], bool]) -> "PointSet":
-        """Those points of each kind that are wanted."""
-        return PointSet(
-            pairs=tuple(filter(wanted, self.pairs)),
-            profiled=tuple(filter(wanted, self.profiled)),
-            references=tuple(filter(wanted, self.references)),
-        )
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """`point_id` of every point of all kinds."""
-        return frozenset(point.point_id for point in self)
 
 
 def measurements(rows: Rows) -> list[tuple[str, ...]]:
@@ -184,7 +145,7 @@ def collect(
     borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
     taught = taught_here(seen, [*measured.profiled, *borrowed], home)
     return Collected(
-        own=measured | PointSet(pairs=taught.points, references=taught.references),
+        own=measured | taught,
         bundled=bundled,
         with_bundled=with_bundled,
         launches_left_out=taught.left_out,

@@ -791,26 +791,53 @@ OF_LAUNCHES = "of launches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPoints:
-    """Points that passed every cross-check.
+class PointSet:
+    """Points of all kinds.
 
     Attributes:
         pairs: Two jobs together.
-        profiled: Jobs alone at all shares, doubtful ones too, since `make_profiles` takes them
-            where a share has no others; none of which the results are wrong.
-        references: Jobs alone on the whole GPU in the runs of the pairs, where they are others.
-        left_out: What did not pass.
+        profiled: Jobs alone at all shares. Of points that passed every cross-check doubtful ones
+            are here, too, since `make_profiles` takes them where a share has no others; none of
+            which the results are wrong.
+        references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
+        left_out: What else there was, and why it is not here.
     """
 
-    pairs: tuple[PairPoint, ...]
-    profiled: tuple[SoloPoint, ...]
-    references: tuple[SoloPoint, ...]
-    left_out: tuple[LeftOut, ...]
-    sources: tuple[PointsSource, ...]
+    pairs: tuple[PairPoint, ...] = ()
+    profiled: tuple[SoloPoint, ...] = ()
+    references: tuple[SoloPoint, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    sources: tuple[PointsSource, ...] = ()
+
+    def __iter__(self) -> Iterator[PairPoint | SoloPoint]:
+        yield from self.pairs
+        yield from self.profiled
+        yield from self.references
+
+    def __or__(self, more: "PointSet") -> "PointSet":
+        """The points of both, each once."""
+        return PointSet(
+            pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
+            profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
+            references=tuple(dict.fromkeys((*self.references, *more.references))),
+        )
+
+    def where(self, wanted: Callable[[PairPoint | SoloPoint], bool]) -> "PointSet":
+        """Those points of each kind that are wanted."""
+        return PointSet(
+            pairs=tuple(filter(wanted, self.pairs)),
+            profiled=tuple(filter(wanted, self.profiled)),
+            references=tuple(filter(wanted, self.references)),
+        )
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """`point_id` of every point of all kinds."""
+        return frozenset(point.point_id for point in self)
 
 
-def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints | None:
-    """The points of this host's store; None where it has no pairs.
+def read_own(settings: Settings, *, with_bundled: bool = False) -> PointSet | None:
+    """The checked points of this host's store; None where it has no pairs.
 
     Jobs that have no profile of their own get the bundled one of that GPU model.
 
@@ -831,10 +858,8 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints
     return _checked(pairs, [*solos, *borrowed], (), sources)
 
 
-def read_measured(
-    pairs: Path | None, solo: Path | None, *, with_bundled: bool = False
-) -> CheckedPoints:
-    """Pair points and solo points of files; of those not given, the bundled ones.
+def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> PointSet:
+    """Checked pair and solo points of files; of those not given, the bundled ones.
 
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
@@ -857,7 +882,7 @@ def read_measured(
     )
 
 
-def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
+def with_launches(measured: PointSet, settings: Settings) -> PointSet:
     """The same points, and those that launches in this host's store make, where there are any.
 
     Raises:
@@ -872,11 +897,11 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
     borrowed = profiles_that_lack(seen, measured.profiled, bundled_solo_points())
     profiled = (*measured.profiled, *right_ones(with_solo_flags(borrowed)))
     taught = taught_here(seen, profiled, settings.home)
-    if not taught.points:
+    if not taught.pairs:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
-    of_launches = _checked(taught.points, profiled, taught.references, ())
-    counts = PointsSource(OF_LAUNCHES, len(taught.points), len(taught.references))
-    return CheckedPoints(
+    of_launches = _checked(taught.pairs, profiled, taught.references, ())
+    counts = PointsSource(OF_LAUNCHES, len(taught.pairs), len(taught.references))
+    return PointSet(
         pairs=(*measured.pairs, *of_launches.pairs),
         profiled=profiled,
         references=(*measured.references, *of_launches.references),
@@ -887,7 +912,7 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
 
 def with_all_bundled(
     pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
-) -> CheckedPoints:
+) -> PointSet:
     """These points and all bundled ones, each once."""
     more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
     bundled = PointsSource(BUNDLED, len(more_pairs), len(more_solos))
@@ -904,19 +929,19 @@ def _checked(
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint],
     sources: tuple[PointsSource, ...],
-) -> CheckedPoints:
+) -> PointSet:
     solos, together = with_solo_flags(undisputed(profiled)), undisputed(pairs)
     disputed = len(profiled) - len(solos) + len(pairs) - len(together)
-    selection = select(with_pair_flags(together, solos))
-    return CheckedPoints(
-        pairs=selection.points,
+    usable, flagged = select(with_pair_flags(together, solos))
+    return PointSet(
+        pairs=tuple(usable),
         profiled=right_ones(solos),
         references=right_ones(references),
         left_out=(
             *([LeftOut("unlike copies of a window", disputed)] if disputed else ()),
             *(
                 LeftOut(f"pair points flagged {flag}", count)
-                for flag, count in sorted(selection.left_out.items())
+                for flag, count in sorted(flagged.items())
             ),
         ),
         sources=sources,
@@ -952,26 +977,14 @@ seconds (`SETTLE_S`) are in no mean, so jobs must have run together for 8 s."""
 _LIMITED = ("mps", "cu_mask")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Teaching:
-    """What launches teach.
-
-    Attributes:
-        points: A pair point of each launch that can be learned from; its `source` says so.
-        references: What went on alone on the whole GPU after another job had ended.
-    """
-
-    points: tuple[PairPoint, ...]
-    references: tuple[SoloPoint, ...]
-    left_out: tuple[LeftOut, ...]
-
-
 def teach(
     observations: Iterable[Observation],
     solo_points: Iterable[SoloPoint],
     checks: Mapping[str, CheckedCounts] | None = None,
-) -> Teaching:
-    """What launches teach; the same one given twice teaches once.
+) -> PointSet:
+    """A pair point of each launch that teaches, and references of those that went on alone.
+
+    The same launch given twice teaches once. The `source` of a point says that it is of a launch.
 
     What a job reported alone at a count goes before the checks of its GPU model, and a job that is
     not the one that was profiled teaches nothing.
@@ -984,14 +997,14 @@ def teach(
             left_out[reason] += 1
         else:
             taught.append(seen)
-    return Teaching(
-        points=tuple(map(_point, taught)),
+    return PointSet(
+        pairs=tuple(map(_point, taught)),
         references=tuple(point for seen in taught for point in _references(seen)),
         left_out=tuple(sorted(LeftOut(reason, count) for reason, count in left_out.items())),
     )
 
 
-def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> Teaching:
+def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> PointSet:
     """What launches teach at the site that keeps its checks of counts in `home`.
 
     Raises:

@@ -43,7 +43,6 @@ from advisor_training.evaluation import (
     limit_rows,
     methods,
     planned_fits,
-    worse_figures,
 )
 from advisor_training.learners import (
     BY_FAMILY,
@@ -540,8 +539,8 @@ def test_a_worse_report_fails_the_check(evaluation: Evaluation, kind: FigureKind
     name, beyond = worsened(figures, kind, TOLERANCES[kind] + 0.01)
     with pytest.raises(ModelError, match=re.escape(f"{kind} of {name} is")) as caught:
         check(beyond, figures)
-    (found,) = worse_figures(beyond, figures)
-    assert all(f"{value:.2f} %" in str(caught.value) for value in (found.value, found.bound))
+    bound = worsened(figures, kind, TOLERANCES[kind])[1][kind][name]
+    assert all(f"{value:.2f} %" in str(caught.value) for value in (beyond[kind][name], bound))
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])

@@ -67,8 +67,8 @@ from advisor_training.rows import (
     UNPROFILED,
     LeftOut,
     Measurement,
+    PointSet,
     Rows,
-    Teaching,
     active_idle_above_w,
     active_idle_fill,
     flat,
@@ -422,7 +422,7 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
     found = teach([GOOD, GOOD], SOLOS)
     assert not found.left_out
     profiles = make_profiles(SOLOS)
-    row = make_rows(make_measurements(found.points, SOLOS, full=False)[0], profiles)
+    row = make_rows(make_measurements(found.pairs, SOLOS, full=False)[0], profiles)
     measured = make_rows(make_measurements([EVEN], SOLOS, full=False)[0], profiles)
     assert (row.speed_a, row.speed_b, row.power_w) == (
         measured.speed_a, measured.speed_b, measured.power_w
@@ -457,7 +457,7 @@ def test_what_is_in_doubt_teaches_nothing(seen: Observation, reason: str) -> Non
     before = [replace(p, job_hash="of-another", started_at="2025") for p in SOLOS]
     solos = [*(replace(p, job_hash="profiled") for p in SOLOS), *before]
     found = teach([seen, replace(GOOD, launch_id="good")], solos)
-    assert len(found.points) == 1
+    assert len(found.pairs) == 1
     (item,) = found.left_out
     assert reason in item.reason
     assert item.points == 1
@@ -470,7 +470,7 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     unsafe = checked_with(made_up.UNITS, {units}, checked={units}, gpu_model=model)
     none = checked_with(made_up.UNITS, (), checked=(), gpu_model=model)
-    assert teach([unread], SOLOS).points == teach([unread], SOLOS, {model: none}).points
+    assert teach([unread], SOLOS).pairs == teach([unread], SOLOS, {model: none}).pairs
     found = teach([unread], SOLOS, {model: unsafe})
     assert "not safe" in found.left_out[0].reason
     both = {part.job for part in GOOD.parts}
@@ -480,15 +480,15 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
         teach([GOOD], SOLOS, {model: unsafe}), found, teach([unread], read, {model: unsafe}),
         teach([replace(unread, units_total=None)], wrong),
     )  # fmt: skip
-    assert [bool(each.points) for each in taught] == [True, False, True, False]
+    assert [bool(each.pairs) for each in taught] == [True, False, True, False]
 
 
 def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     assert taught_here([unread], SOLOS, tmp_path) == teach([unread], SOLOS)
     keep_check(checked_with(made_up.UNITS, {66}, gpu_model=made_up.GPU_MODEL), tmp_path)
-    assert not taught_here([unread], SOLOS, tmp_path).points
-    assert taught_here([GOOD], SOLOS, tmp_path).points
+    assert not taught_here([unread], SOLOS, tmp_path).pairs
+    assert taught_here([GOOD], SOLOS, tmp_path).pairs
     lacking = profiles_that_lack([GOOD], [p for p in SOLOS if p.job != "middle"], SOLOS)
     assert lacking == [p for p in SOLOS if p.job == "middle"]
 
@@ -498,8 +498,8 @@ def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
 def test_every_observation_is_a_point_or_has_a_reason(seen: list[Observation]) -> None:
     found = teach(seen, [])
     different = {one.point_id for one in seen}
-    assert len(found.points) + sum(item.points for item in found.left_out) == len(different)
-    for point in found.points:
+    assert len(found.pairs) + sum(item.points for item in found.left_out) == len(different)
+    for point in found.pairs:
         assert DOUBTFUL.isdisjoint(point.flags)
         assert point.power_w
         assert all(part.rate for part in point.parts)
@@ -513,10 +513,8 @@ def test_percentages_that_were_rounded_up_are_not_over_subscribed() -> None:
         replace(second, share_percent=54.0, units=70),
     )
     seen = replace(GOOD, parts=parts, units_total=None)
-    assert not teach([seen], SOLOS).points
-    assert teach(
-        [seen], SOLOS, {seen.gpu_model: checked_with(made_up.UNITS, (), checked=())}
-    ).points
+    assert not teach([seen], SOLOS).pairs
+    assert teach([seen], SOLOS, {seen.gpu_model: checked_with(made_up.UNITS, (), checked=())}).pairs
 
 
 def test_a_pair_launched_often_is_one_row() -> None:
@@ -527,7 +525,7 @@ def test_a_pair_launched_often_is_one_row() -> None:
         ))
         for n, factor in enumerate((0.9, 1.0, 1.2))
     ]  # fmt: skip
-    rows = make_data(teach(seen, SOLOS).points, SOLOS).rows
+    rows = make_data(teach(seen, SOLOS).pairs, SOLOS).rows
     expected = make_data([EVEN], SOLOS).rows
     assert rows.speed_a.tolist() == pytest.approx(expected.speed_a.tolist())
 
@@ -553,7 +551,7 @@ def test_a_launch_with_a_job_below_normal_priority_teaches_nothing_of_others() -
     """A model that took it for one without limits would expect too much of these."""
     low = tuple(replace(part, below_normal=part.job == "a") for part in WENT_ON.parts)
     found = teach([replace(WENT_ON, parts=low)], [])
-    assert (found.points, found.references) == ((), ())
+    assert (found.pairs, found.references) == ((), ())
     assert [why for why in map(str, found.left_out) if "below normal priority" in why]
 
 
@@ -567,7 +565,7 @@ def test_every_column_of_a_launch_is_kept() -> None:
         **ONE, share_percent=100.0, units_granted=132, rate=200.0, power_w=400.0, window_s=8.0,
         **made,
     )  # fmt: skip
-    assert teach([WENT_ON], []) == Teaching(points=(together,), references=(alone,), left_out=())
+    assert teach([WENT_ON], []) == PointSet(pairs=(together,), references=(alone,))
 
 
 @pytest.mark.parametrize(
@@ -587,4 +585,4 @@ def test_every_column_of_a_launch_is_kept() -> None:
 )
 def test_one_that_kept_its_limit_or_went_on_for_a_moment_is_no_reference(seen: Observation) -> None:
     found = teach([seen], SOLOS)
-    assert (len(found.points), found.references) == (1, ())
+    assert (len(found.pairs), found.references) == (1, ())
