@@ -52,7 +52,7 @@ from advisor_training.learners import (
     joined,
     paper_learner,
 )
-from advisor_training.rows import Data, LeftOut, Rows
+from advisor_training.rows import Data, LeftOut, Rows, flat
 from advisor_training.scoring import (
     QUESTIONS,
     RULES,
@@ -62,7 +62,6 @@ from advisor_training.scoring import (
     ChoiceQuestion,
     Error,
     Errors,
-    ExpectedAndMeasured,
     KeptBy,
     choose,
     choose_by_rule,
@@ -241,7 +240,7 @@ def _job(
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
     its = (held_out.left_out == key[0]) & nine[held_out.row]
     found, tested = compare(data, held_out, its), rows.take(held_out.row[its])
-    expected, measured = (np.concatenate(v) for v in (found.speeds, found.measured_speeds))
+    expected, measured = map(flat, found["speed"])
     own = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
     return JobFigures(
         job=key[0],
@@ -251,7 +250,7 @@ def _job(
         bars=bars,
         own=error(expected[own], measured[own]),
         beside=error(expected[~own], measured[~own]),
-        power=error(found.power_w, found.measured_power_w),
+        power=error(*found["power"]),
     )
 
 
@@ -533,7 +532,7 @@ class Evaluation:
     limits: tuple[_LimitRow, ...]
     seeds: tuple[_SeedFigures, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
-    compared: ExpectedAndMeasured
+    compared: Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]
 
 
 def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":

@@ -39,6 +39,7 @@ from advisor_training.evaluation import (
     to_json,
 )
 from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
+from advisor_training.rows import flat
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
 
 BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
@@ -206,27 +207,24 @@ def page(evaluation: Evaluation) -> str:
 
 def figures(evaluation: Evaluation) -> list[Figure]:
     """Predicted against measured: relative speeds, then power."""
-    found = evaluation.compared
-    speeds = np.concatenate(found.measured_speeds), np.concatenate(found.speeds)
-    power_w = found.measured_power_w, found.power_w
     return [
         Figure(
             "speeds",
             "Relative speeds of jobs in pairs, at the nine splits: predicted by a model that has "
             "not seen one of the two jobs, against measured. On the line both are the same.",
-            partial(_draw_scatter, *speeds, "relative speed"),
+            partial(_draw_scatter, *map(flat, evaluation.compared["speed"]), "relative speed"),
             0.8,
         ),
         Figure(
             "power",
             "The same for the power of the GPU.",
-            partial(_draw_scatter, *power_w, "power, W"),
+            partial(_draw_scatter, *evaluation.compared["power"], "power, W"),
             0.8,
         ),
     ]
 
 
-def _draw_scatter(measured: Floats, expected: Floats, what: str, axes: Any, ink: Ink) -> None:
+def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any, ink: Ink) -> None:
     both = np.concatenate([measured, expected])
     ends = [float(both.min()), float(both.max())]
     axes.plot(ends, ends, color=ink.text, linewidth=0.8)

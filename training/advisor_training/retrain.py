@@ -104,16 +104,15 @@ class Collected:
     """What there is to learn from.
 
     Attributes:
-        own: Measured at this site, or observed there in launches.
+        own: Measured at this site, or observed there in launches; of launches that teach nothing
+            no point is made, and they are left out.
         bundled: What the model of the package was learned from.
         with_bundled: Whether a challenger learns from the bundled pairs, too.
-        launches_left_out: Launches that teach nothing, and why; no point is made of them.
     """
 
     own: PointSet
     bundled: PointSet
     with_bundled: bool = True
-    launches_left_out: tuple[LeftOut, ...] = ()
 
     @property
     def candidates(self) -> PointSet:
@@ -144,12 +143,7 @@ def collect(
     seen = store.observations() if with_launches else []
     borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
     taught = taught_here(seen, [*measured.profiled, *borrowed], home)
-    return Collected(
-        own=measured | taught,
-        bundled=bundled,
-        with_bundled=with_bundled,
-        launches_left_out=taught.left_out,
-    )
+    return Collected(own=measured | taught, bundled=bundled, with_bundled=with_bundled)
 
 
 def bundled_points() -> PointSet:
@@ -806,7 +800,7 @@ def _run(
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
-        launches_left_out=collected.launches_left_out,
+        launches_left_out=collected.own.left_out,
     )
     if collected.candidates.ids <= learned.ids:
         return nothing

@@ -820,6 +820,7 @@ class PointSet:
             pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
             profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
             references=tuple(dict.fromkeys((*self.references, *more.references))),
+            left_out=(*self.left_out, *more.left_out),
         )
 
     def where(self, wanted: Callable[[PairPoint | SoloPoint], bool]) -> "PointSet":

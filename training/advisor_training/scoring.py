@@ -285,48 +285,38 @@ class Errors:
     speeds_sum: Error | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExpectedAndMeasured:
-    """Expected and measured values of tested rows, each shape (n,)."""
+def compare(
+    data: Data, held_out: HeldOut, which: Mask
+) -> Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]:
+    """Expected and measured values of some of the predictions; `which` is a mask of these.
 
-    speeds: tuple[Floats, Floats]
-    measured_speeds: tuple[Floats, Floats]
-    rates: tuple[Floats, Floats]
-    measured_rates: tuple[Floats, Floats]
-    power_w: Floats
-    measured_power_w: Floats
-
-
-def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
-    """Expected and measured values of some of the predictions; `which` is a mask of these."""
+    Shape of speeds and rates (n, 2), of the power, W, (n,).
+    """
     rows = data.rows.take(held_out.row[which])
-    speeds = held_out.speed[which, 0], held_out.speed[which, 1]
-    models = rows.gpu_model.tolist()
-    whole = [
-        np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])
-        for jobs in (rows.job_a.tolist(), rows.job_b.tolist())
-    ]
-    return ExpectedAndMeasured(
-        speeds,
-        (rows.speed_a, rows.speed_b),
-        (speeds[0] * whole[0], speeds[1] * whole[1]),
-        (rows.speed_a * rows.solo_rate_a, rows.speed_b * rows.solo_rate_b),
-        held_out.power_w[which],
-        rows.power_w,
-    )
+    keys = zip([*rows.job_a, *rows.job_b], [*rows.gpu_model] * 2, strict=True)
+    whole = np.array([data.profiles[key].whole_gpu_rate for key in keys]).reshape(2, -1).T
+    measured = np.column_stack([rows.speed_a, rows.speed_b])
+    alone = np.column_stack([rows.solo_rate_a, rows.solo_rate_b])
+    expected = held_out.speed[which]
+    return {
+        "speed": (expected, measured),
+        "rate": (expected * whole, measured * alone),
+        "power": (held_out.power_w[which], rows.power_w),
+    }
 
 
 def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
     """Errors over the tested ones of the rows of a mask."""
     asked = held_out.tested & which[held_out.row]
     found = compare(data, held_out, asked)
+    (rates, measured_rates), (speeds, measured_speeds) = found["rate"], found["speed"]
     return Errors(
         rows=int(asked.sum()),
-        rate=error(np.concatenate(found.rates), np.concatenate(found.measured_rates)),
-        speed=error(np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),
-        power=error(found.power_w, found.measured_power_w),
-        rates_sum=error(np.add(*found.rates), np.add(*found.measured_rates)),
-        speeds_sum=error(np.add(*found.speeds), np.add(*found.measured_speeds)),
+        rate=error(flat(rates), flat(measured_rates)),
+        speed=error(flat(speeds), flat(measured_speeds)),
+        power=error(*found["power"]),
+        rates_sum=error(rates.sum(axis=1), measured_rates.sum(axis=1)),
+        speeds_sum=error(speeds.sum(axis=1), measured_speeds.sum(axis=1)),
     )
 
 

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol, Self
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
@@ -53,6 +54,7 @@ from advisor_profiling.window import (
 )
 
 _Clients = frozenset[ProcessSpec]
+_Fits = Callable[[_Clients], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +63,6 @@ class _Part:
 
     targets: tuple[Target, ...]
     processes: _Clients
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """What can stand ready on the GPU."""
-
-    max_clients: int
-    memory_mib: float | None
-
-    def fits(self, processes: _Clients) -> bool:
-        """All of them can stand ready together."""
-        if len(processes) > self.max_clients or not all(r.job.progress.gate for r in processes):
-            return False
-        if self.memory_mib is None:
-            return True
-        needs_mib = [spec.job.memory_mib for spec in processes]
-        known = [need for need in needs_mib if need is not None]
-        return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * self.memory_mib
 
 
 def pack(
@@ -92,17 +76,17 @@ def pack(
     Each target comes once; of those of the same jobs that do not fit together the first ones come
     into the first group. Without `memory_mib` the memory is not looked at.
     """
-    room = _Room(max_clients, memory_mib)
+    fits = partial(_fits, max_clients, memory_mib)
     begun, left = list[_Part](), list[_Part]()
-    for parts in _parts(targets, room):
+    for parts in _parts(targets, fits):
         # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
         # and each can be kept on one card without many others.
-        (left if len(parts) == 1 and room.fits(parts[0].processes) else begun).extend(parts)
+        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
     groups = list[list[Target]]()
     while begun or left:
         inside = [begun.pop(0)] if begun else []
         processes = inside[0].processes if inside else _Clients()
-        while room.fits(processes) and (wider := _wider(processes, left, room)):
+        while fits(processes) and (wider := _wider(processes, left, fits)):
             processes = wider
             inside += [part for part in left if part.processes <= processes]
             left = [part for part in left if not part.processes <= processes]
@@ -110,18 +94,29 @@ def pack(
     return groups
 
 
-def _parts(targets: Iterable[Target], room: _Room) -> list[list[_Part]]:
+def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
+    """Whether all of them can stand ready on the GPU together."""
+    if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
+        return False
+    if memory_mib is None:
+        return True
+    needs_mib = [spec.job.memory_mib for spec in processes]
+    known = [need for need in needs_mib if need is not None]
+    return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * memory_mib
+
+
+def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
     """For each pair all its targets as one part, or as few parts as fit."""
     by_jobs: dict[tuple[str, ...], list[list[Target]]] = {}
     for target in targets:
         parts = by_jobs.setdefault(target.jobs, [[]])
-        if parts[-1] and not room.fits(_processes([*parts[-1], target])):
+        if parts[-1] and not fits(_processes([*parts[-1], target])):
             parts.append([])
         parts[-1].append(target)
     return [[_Part(tuple(p), _processes(p)) for p in parts] for parts in by_jobs.values()]
 
 
-def _wider(processes: _Clients, left: Iterable[_Part], room: _Room) -> _Clients | None:
+def _wider(processes: _Clients, left: Iterable[_Part], fits: _Fits) -> _Clients | None:
     """The processes with those of one more part."""
     left = list(left)
 
@@ -129,7 +124,7 @@ def _wider(processes: _Clients, left: Iterable[_Part], room: _Room) -> _Clients 
         return len(wider - processes) / sum(len(p.targets) for p in left if p.processes <= wider)
 
     choices = dict.fromkeys(processes | part.processes for part in left)
-    return min(filter(room.fits, choices), key=starts_per_window, default=None)
+    return min(filter(fits, choices), key=starts_per_window, default=None)
 
 
 def _processes(targets: Iterable[Target]) -> _Clients:
