@@ -130,7 +130,6 @@ KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen kernel."""
     if args.device != "cuda" or args.dtype is not None:
         raise SystemExit("these are CUDA kernels of fixed types: leave --device and --dtype away")
     if args.name.startswith("tensor") and args.size % 2 == 0:

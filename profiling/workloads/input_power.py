@@ -284,7 +284,6 @@ def _product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
 
 
 def _main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)

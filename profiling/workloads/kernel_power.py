@@ -176,7 +176,6 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _main() -> None:
-    """The command line."""
     if sys.argv[1:2] == ["--follow"]:
         _follow(int(sys.argv[2]))
         return

@@ -150,7 +150,6 @@ KERNELS = {
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen kernel."""
     _require(args.device == "cuda", "these are CUDA kernels: leave --device away")
     _require(args.dtype in (None, "fp32"), "these are 32 bits wide: leave --dtype away")
     kernel = KERNELS[args.name](compiled(), args.batch, args.size)

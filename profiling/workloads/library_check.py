@@ -209,32 +209,19 @@ def wrong_rows(
     return int((~(error <= tolerance)).sum())
 
 
-@dataclass(frozen=True)
-class ResultFingerprint:
-    """A result in four numbers: values that are not finite, and of the others these sums.
-
-    Attributes:
-        weighted: Sum of values times fixed random numbers.
-        total: Sum of the values' sizes.
-        norm: Root of the sum of squares.
-    """
-
-    not_finite: int
-    weighted: float
-    total: float
-    norm: float
+# A result in four numbers: how many values are not finite, and of the others the sum of values
+# times fixed random numbers, the sum of their sizes, and the root of the sum of squares.
+Fingerprint = Sequence[float]
 
 
-def same(
-    found: Sequence[ResultFingerprint], wanted: Sequence[ResultFingerprint], dtype: str
-) -> bool:
+def same(found: Sequence[Fingerprint], wanted: Sequence[Fingerprint], dtype: str) -> bool:
     """Whether results are those of the reference, but for the rounding of `dtype`."""
     bound = _SLACK * _EPSILON[dtype]
     return len(found) == len(wanted) and all(
-        f.not_finite == w.not_finite
-        and abs(f.weighted - w.weighted) <= bound * w.norm
-        and abs(f.total - w.total) <= bound * w.total
-        for f, w in zip(found, wanted, strict=True)
+        not_finite == right[0]
+        and abs(weighted - right[1]) <= bound * right[3]
+        and abs(total - right[2]) <= bound * right[2]
+        for (not_finite, weighted, total, _), right in zip(found, wanted, strict=True)
     )
 
 
@@ -274,7 +261,7 @@ def _hashed(index: Any) -> Any:
 
 
 def _fingerprint(values: Any, noise: _Noise) -> list[float]:
-    """A result of any type in the four numbers of a `Fingerprint`."""
+    """A result of any type as a `Fingerprint`."""
     values = torch.view_as_real(values) if values.is_complex() else values
     flat = values.detach().reshape(-1).double()
     finite = flat.isfinite()
@@ -514,7 +501,6 @@ BANK, TINY_BANK = 1 << 26, 1 << 20
 
 
 def _main() -> None:
-    """The command line."""
     options = _options()
     if options.libraries:
         print(json.dumps(_libraries()))
@@ -565,12 +551,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
-    if rounding is None:
-        return value == wanted
-    found, right = (
-        [ResultFingerprint(*numbers) for numbers in prints] for prints in (value, wanted)
-    )
-    return same(found, right, rounding)
+    return value == wanted if rounding is None else same(value, wanted, rounding)
 
 
 def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:

@@ -138,7 +138,6 @@ def _prefill(model: _Llama, shape: _Shape, args: argparse.Namespace) -> harness.
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen phase."""
     model, shape = build_model(args)
     return {"decode": _decode, "prefill": _prefill}[args.name](model, shape, args)
 

@@ -102,7 +102,6 @@ def serve(load: Any, commands: Iterable[str], answers: TextIO) -> None:
 
 
 def _main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)

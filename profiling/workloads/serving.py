@@ -195,7 +195,6 @@ def _answers(args: argparse.Namespace) -> _ModelService:
 
 
 def _build(args: argparse.Namespace) -> _ModelService:
-    """The chosen service."""
     return _answers(args) if args.name == "llm" else _passes(args)
 
 
@@ -331,7 +330,6 @@ def _rate(text: str) -> float:
 
 
 def _main() -> None:
-    """Serve, or find out the capacity."""
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--rate", type=_rate, help="requests per second that arrive on average")
     parser.add_argument("--capacity", action="store_true", help="print what can be answered")

@@ -39,7 +39,6 @@ def _read(name: str, *arguments: object, kind: Any = ctypes.c_void_p) -> Any:
 
 
 def _main() -> None:
-    """Run kernels until the end."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--ms", type=float, default=0.1, help="length of a kernel")
     parser.add_argument("--block-us", type=float, default=20.0, help="length of a block")

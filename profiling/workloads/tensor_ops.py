@@ -72,7 +72,6 @@ def _embedding(args: argparse.Namespace) -> harness.Work:
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen operation."""
     operations = {"matmul": _matmul, "triad": _triad, "fft": _fft, "embedding": _embedding}
     return operations[args.name](args)
 

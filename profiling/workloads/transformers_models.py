@@ -253,7 +253,6 @@ def _images(batch: int, pixels: int) -> Inputs:
 
 
 def _main() -> None:
-    """Train or infer."""
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(

@@ -92,31 +92,10 @@ OURS = next(iter(LEARNERS))
 PHYSICAL = "physical"
 PAPER = "paper"
 
-_COSTS = {"linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
+COSTS = {OURS: 1.0, "linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
+"""Time of a fit relative to the model's, by method; for the time that is left only."""
 
 RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], HeldOut]
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """A learner that is compared.
-
-    Attributes:
-        cost: Time of a fit relative to the model's; for the time that is left only.
-    """
-
-    name: str
-    learner: Learner
-    cost: float = 1.0
-
-    def asks(self, question: ChoiceQuestion) -> ChoiceQuestion:
-        """The question as it is put to this method.
-
-        Physics does not know that a job without limits starves another one, and is not asked.
-        """
-        if self.name == PHYSICAL and question.scope == "every way":
-            return replace(question, scope="nine or exclusive")
-        return question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +106,7 @@ class _MethodResult:
         training_s: Seconds of one fit, the median.
     """
 
-    method: _Method
+    name: str
     held_out: HeldOut
     training_s: float
 
@@ -138,35 +117,46 @@ class _MethodResult:
         objective; it takes no ties.
         """
         asked = QUESTIONS[objective]
-        if self.method.name == PAPER:
+        if self.name == PAPER:
             return choose(data, self.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
-        return choose(data, self.held_out, self.method.asks(asked), POLICY.tie, asked)
+        return choose(data, self.held_out, _put_to(self.name, asked), POLICY.tie, asked)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
         found = errors_of(data, self.held_out, which)
-        if self.method.name == PAPER:
+        if self.name == PAPER:
             return replace(found, rate=None, speed=None, speeds_sum=None)
         return found
 
 
-def methods(data: Data) -> dict[str, _Method]:
+def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
+    """The question as it is put to a method.
+
+    Physics does not know that a job without limits starves another one, and is not asked.
+    """
+    if name == PHYSICAL and question.scope == "every way":
+        return replace(question, scope="nine or exclusive")
+    return question
+
+
+def methods(data: Data) -> dict[str, Learner]:
     """Every method by name, the model first and the seed paper's last."""
-    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
-    return {name: _Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
+    return {**LEARNERS, PAPER: paper_learner(data.profiles)}
 
 
-def ask(method: _Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _MethodResult:
+def ask(
+    name: str, learner: Learner, data: Data, protocol: RunProtocol, tick: AfterFit
+) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 
     def timed(rows: Rows) -> Fitted:
         start = time.perf_counter()
-        fitted = method.learner(rows)
+        fitted = learner(rows)
         seconds.append(time.perf_counter() - start)
         return fitted
 
-    return _MethodResult(method, protocol(data.rows, timed, tick), float(np.median(seconds)))
+    return _MethodResult(name, protocol(data.rows, timed, tick), float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,11 +409,11 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_L
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = results.method.asks(replace(wanted, kept=kept))
+        asked = _put_to(results.name, replace(wanted, kept=kept))
         if found := figures_of(choose(data, results.held_out, asked, POLICY.tie, wanted)):
             yield _LimitRow(
                 protocol=protocol,
-                method=results.method.name,
+                method=results.name,
                 min_speed=least,
                 kept=kept,
                 shared=found.shared,
@@ -593,7 +583,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     known = methods(data)
     results = {
         (protocol, name): ask(
-            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            name, known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
         for protocol, name in _asked(data, quick=quick)
     }
@@ -679,9 +669,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_Seed
             return fit(lambda: extra_trees(seed), rows)
 
         tick = partial(watch, OTHER_SEEDS, OURS)
-        yield _seed(
-            data, seed, ask(_Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
-        )
+        yield _seed(data, seed, ask(OURS, learner, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:

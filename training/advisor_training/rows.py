@@ -990,11 +990,22 @@ def teach(
     What a job reported alone at a count goes before the checks of its GPU model, and a job that is
     not the one that was profiled teaches nothing.
     """
-    known = _Known(tuple(solo_points), checks or {})
+    in_time = sorted(solo_points, key=lambda point: point.started_at)
+    solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
     left_out: Counter[str] = Counter()
     taught: list[Observation] = []
-    for seen in map(known.completed, {seen.point_id: seen for seen in observations}.values()):
-        if reason := _fault(seen) or known.fault(seen):
+    for given in {seen.point_id: seen for seen in observations}.values():
+        check = (checks or {}).get(given.gpu_model)
+        # Older versions did not keep the units of a GPU.
+        units_total = given.units_total or (check and check.units_total)
+        seen = replace(given, units_total=units_total)
+        alone = [(part, solos.get((part.job, seen.gpu_model), ())) for part in seen.parts]
+        reason = _fault(seen)
+        if not reason and any(_has_changed(*of_part) for of_part in alone):
+            reason = "launches of a job that is not the one that was profiled"
+        if not reason and any(_is_unread(part, seen, its, check) for part, its in alone):
+            reason = "launches at a count that is not safe, whose results were not read"
+        if reason:
             left_out[reason] += 1
         else:
             taught.append(seen)
@@ -1052,40 +1063,24 @@ def _settled_s(seen: Observation) -> float:
     return seen.overlap_s - SETTLE_S if seen.settled_s is None else seen.settled_s
 
 
-class _Known:
-    """What is known of jobs by their points alone, and by checks."""
+def _has_changed(part: ObservedPart, alone: Iterable[SoloPoint]) -> bool:
+    """Whether it is another job than its newest points alone are of."""
+    hashes = [point.job_hash for point in alone if point.job_hash]
+    return bool(hashes) and part.job_hash not in (None, hashes[-1])
 
-    def __init__(self, solos: Sequence[SoloPoint], checks: Mapping[str, CheckedCounts]) -> None:
-        self._checks = checks
-        in_time = sorted(solos, key=lambda point: point.started_at)
-        self._solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
 
-    def completed(self, seen: Observation) -> Observation:
-        """With the units of its GPU, which older versions did not keep."""
-        check = self._checks.get(seen.gpu_model)
-        if seen.units_total or check is None:
-            return seen
-        return replace(seen, units_total=check.units_total)
-
-    def fault(self, seen: Observation) -> str | None:
-        """Why a launch teaches nothing by what is known of its jobs; None where it does."""
-        if any(self._has_changed(part, seen.gpu_model) for part in seen.parts):
-            return "launches of a job that is not the one that was profiled"
-        if any(self._is_unread(part, seen) for part in seen.parts):
-            return "launches at a count that is not safe, whose results were not read"
-        return None
-
-    def _has_changed(self, part: ObservedPart, gpu_model: str) -> bool:
-        hashes = [p.job_hash for p in self._solos.get((part.job, gpu_model), ()) if p.job_hash]
-        return bool(hashes) and part.job_hash not in (None, hashes[-1])
-
-    def _is_unread(self, part: ObservedPart, seen: Observation) -> bool:
-        if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
-            return False
-        right, wrong = own_results(self._solos.get((part.job, seen.gpu_model), ()))
-        host = self._checks.get(seen.gpu_model)
-        total = host.units_total if host else seen.units_total or part.units
-        return part.units in Safety(units_total=total, host=host, right=right, wrong=wrong).unsafe
+def _is_unread(
+    part: ObservedPart,
+    seen: Observation,
+    alone: Iterable[SoloPoint],
+    check: CheckedCounts | None,
+) -> bool:
+    """Whether nobody read results that may be wrong at its count of units."""
+    if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
+        return False
+    right, wrong = own_results(alone)
+    total = check.units_total if check else seen.units_total or part.units
+    return part.units in Safety(units_total=total, host=check, right=right, wrong=wrong).unsafe
 
 
 def _origin(seen: Observation) -> dict[str, Any]:

@@ -41,7 +41,6 @@ from advisor_training.evaluation import (
     check,
     checked_figures,
     limit_rows,
-    methods,
     planned_fits,
 )
 from advisor_training.learners import (
@@ -606,7 +605,7 @@ def test_a_run_is_left_out_with_its_cards(data: Data) -> None:
 
 @pytest.mark.slow
 def test_low_ends_share_no_more_often_than_expected_speeds(data: Data) -> None:
-    results = ask(methods(data)["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
+    results = ask("linear", LEARNERS["linear"], data, PROTOCOLS[BY_WORKLOAD].answer, lambda: None)
     rows = list(limit_rows(data, BY_WORKLOAD, results))
     ways = ["as advised", "low end", "expected"]
     assert [(row.min_speed, row.kept) for row in rows] == [

@@ -330,13 +330,13 @@ def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -
 @pytest.mark.slow
 def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
     site = collected_from(tmp_path, *GOOD, BAD)
-    assert site.launches_left_out == (LeftOut("launches that failed", 1),)
+    assert site.own.left_out == (LeftOut("launches that failed", 1),)
     assert [point.source for point in site.own.pairs] == [OBSERVED_SOURCE] * len(GOOD)
     registry, own = registry_in(tmp_path), points(made_up.JOBS[:4])
     whole = replace(site, own=site.own | own)
     report = retrain(whole, tmp_path / "models", FIRST_DAY, registry=registry)
     assert (report.outcome, report.new_points) == ("promoted", len(GOOD) + len(own.ids))
-    assert (report.left_out, report.launches_left_out) == ((), site.launches_left_out)
+    assert (report.left_out, report.launches_left_out) == ((), site.own.left_out)
     listed = json.loads((registry.folder(report.champion) / POINTS).read_text())
     assert site.own.ids <= set(listed)
     assert collected_from(tmp_path, with_launches=False).own == PointSet()
