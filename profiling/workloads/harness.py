@@ -116,20 +116,6 @@ def _tensors_of(result: Any) -> Iterator[Any]:
             yield from _tensors_of(item)
 
 
-@contextlib.contextmanager
-def without_dropout(network: Any) -> Iterator[None]:
-    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
-    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
-    before = [module.p for module in dropped]
-    for module in dropped:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, chance in zip(dropped, before, strict=True):
-            module.p = chance
-
-
 def _signs(values: Any, first: int) -> Any:
     """+1 or -1 by the place of an element (Knuth's multiplicative hash, one of its high bits)."""
     places = torch.arange(first, first + values.numel(), device=values.device)

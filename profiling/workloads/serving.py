@@ -194,10 +194,6 @@ def _answers(args: argparse.Namespace) -> _ModelService:
     return _ModelService(step, result, model, ANSWER_TOKENS)
 
 
-def _build(args: argparse.Namespace) -> _ModelService:
-    return _answers(args) if args.name == "llm" else _passes(args)
-
-
 def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
@@ -339,7 +335,8 @@ def _main() -> None:
         parser.error("--continuous goes with llm")
     if [args.rate is not None, args.capacity, args.check].count(True) != 1:
         parser.error("give one of --rate, --capacity and --check")
-    harness.run(_build, args, _capacity if args.capacity else _serve)
+    build = _answers if args.name == "llm" else _passes
+    harness.run(build, args, _capacity if args.capacity else _serve)
 
 
 if __name__ == "__main__":

@@ -71,11 +71,6 @@ def _embedding(args: argparse.Namespace) -> harness.Work:
     return _work(launch, None, args)
 
 
-def _build(args: argparse.Namespace) -> harness.Work:
-    operations = {"matmul": _matmul, "triad": _triad, "fft": _fft, "embedding": _embedding}
-    return operations[args.name](args)
-
-
 def _work(
     launch: Callable[[], object], out: torch.Tensor | None, args: argparse.Namespace
 ) -> harness.Work:
@@ -97,4 +92,6 @@ if __name__ == "__main__":
         metavar=("A", "B"),
         help="of matmul: files of the elements of A and of the transpose of B",
     )
-    harness.run(_build, harness.options(parser, LOADS))
+    args = harness.options(parser, LOADS)
+    operations = {"matmul": _matmul, "triad": _triad, "fft": _fft, "embedding": _embedding}
+    harness.run(operations[args.name], args)

@@ -195,13 +195,27 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         optimizer.zero_grad(set_to_none=True)
 
     def gradients() -> list[torch.Tensor]:
-        with harness.without_dropout(network):
+        with _without_dropout(network):
             loss = backward(*fixed)
         found = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
         return [loss, *found]
 
     return harness.Work(step, args.batch, gradients, newest.mean)
+
+
+@contextlib.contextmanager
+def _without_dropout(network: Any) -> Iterator[None]:
+    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
+    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
+    before = [module.p for module in dropped]
+    for module in dropped:
+        module.p = 0.0
+    try:
+        yield
+    finally:
+        for module, chance in zip(dropped, before, strict=True):
+            module.p = chance
 
 
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:

@@ -139,7 +139,7 @@ def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
     return question
 
 
-def methods(data: Data) -> dict[str, Learner]:
+def _methods(data: Data) -> dict[str, Learner]:
     """Every method by name, the model first and the seed paper's last."""
     return {**LEARNERS, PAPER: paper_learner(data.profiles)}
 
@@ -525,24 +525,11 @@ class Evaluation:
     compared: Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]
 
 
-def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
-    """`ChoiceFigures` over some pairs, by protocol, method and objective."""
-    rows = pd.DataFrame(evaluation.choices)
-    return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
-
-
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
     """`Errors` of all pairs at the nine splits, by protocol and method."""
     rows = pd.DataFrame(evaluation.errors)
     its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
     return rows[its].set_index(["protocol", "method"])["errors"]
-
-
-def find_choices(
-    evaluation: Evaluation, method: str, objective: str, pairs: Some = "all"
-) -> ChoiceFigures | None:
-    """A method's choices over some pairs, a job left out at a time; None where it was not asked."""
-    return choice_figures(evaluation, pairs).get((BY_WORKLOAD, method, objective))
 
 
 def to_json(evaluation: Evaluation) -> str:
@@ -580,7 +567,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
-    known = methods(data)
+    known = _methods(data)
     results = {
         (protocol, name): ask(
             name, known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)

@@ -248,7 +248,7 @@ class Regressors:
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return served(rows, {name: self._values(name, rows) for name in self.by_head})
+        return _served(rows, {name: self._values(name, rows) for name in self.by_head})
 
     def _values(self, head: str, rows: Rows) -> Floats:
         # Part by part: where a value stands in an array may change the last bit of numpy's exp.
@@ -262,7 +262,7 @@ def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
     return Predicted(speed, {"speed": speed, "power": power_w[:, None]})
 
 
-def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
+def _served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
     """Speeds by what jobs could do: none is faster than alone, or serves more than is asked."""
     return Predicted(np.minimum(heads["speed"], 1), heads)
 
@@ -311,7 +311,7 @@ def physical(rows: Rows) -> Fitted:
     Rates alone at the shares, less what the supply of bandwidth and power takes (`prior_kept`);
     both powers less one idle power, up to the limit.
     """
-    return lambda rows: served(rows, {n: values[..., 0] for n, values in rows.heads.items()})
+    return lambda rows: _served(rows, {n: values[..., 0] for n, values in rows.heads.items()})
 
 
 LEARNERS: Mapping[str, Learner] = MappingProxyType(
@@ -509,7 +509,7 @@ def leave_one_job_out(
     return leave_out(rows, learner, draws, progress, asked)
 
 
-def folds(groups: npt.NDArray[Any]) -> list[Draw]:
+def _folds(groups: npt.NDArray[Any]) -> list[Draw]:
     """Each group of rows, learned from the other groups; `groups` has that of each row."""
     return [Draw(str(group), groups != group, groups == group) for group in np.unique(groups)]
 
@@ -626,7 +626,7 @@ def _tenths_of_pairs(rows: Rows) -> list[Draw]:
     """A tenth of the pairs at a time, each with all of its rows."""
     pairs, place = np.unique(rows.pair, return_inverse=True)
     order = np.random.default_rng(SEED).permutation(len(pairs))
-    return folds(np.array([f"fold {number % _FOLDS}" for number in order])[place])
+    return _folds(np.array([f"fold {number % _FOLDS}" for number in order])[place])
 
 
 BY_WORKLOAD = "by workload"
@@ -667,7 +667,7 @@ PROTOCOLS: Mapping[str, _EvaluationProtocol] = MappingProxyType(
             _EvaluationProtocol(
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
-                lambda rows: folds(rows.gpu_model),
+                lambda rows: _folds(rows.gpu_model),
             ),
             _EvaluationProtocol(
                 BY_PAIR,

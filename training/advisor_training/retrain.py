@@ -93,7 +93,7 @@ POINTS = "points.json"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def measurements(rows: Rows) -> list[tuple[str, ...]]:
+def _measurements(rows: Rows) -> list[tuple[str, ...]]:
     """Which measurement each row is of: both jobs, GPU model, card and run."""
     names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
     return [tuple(map(str, name)) for name in names]
@@ -230,7 +230,7 @@ def _refuse(point: Point, reason: _Reason, why: str) -> _Refused:
     return _Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
 
 
-def without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
+def _without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
     """The points that were not refused."""
     ids = {one.point_id for one in refused}
     return points.where(lambda point: point.point_id not in ids)
@@ -288,7 +288,7 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     for one in (*_refused_alone(new, now), *_copies(new, old)):
         first.setdefault(one.point_id, one)
     refused = [*first.values()]
-    flagged = with_flags(without(points, refused))
+    flagged = with_flags(_without(points, refused))
     refused += (
         _refuse(point, "flagged", doubt)
         for point in flagged.pairs
@@ -301,9 +301,9 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     )
     usable = usable_points(flagged)
     fresh = usable.where(lambda point: point.point_id not in known)
-    refused += too_fast(fresh.pairs, usable.profiled)
-    refused += _too_many(without(fresh, refused).pairs, len(learned.pairs))
-    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
+    refused += _too_fast(fresh.pairs, usable.profiled)
+    refused += _too_many(_without(fresh, refused).pairs, len(learned.pairs))
+    return Sifted(accepted=_without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 
 def with_flags(points: PointSet) -> PointSet:
@@ -331,7 +331,7 @@ def _doubt(point: PairPoint) -> str | None:
     return flag or next((f"results of {job} are not right" for job in wrong), None)
 
 
-def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[_Refused]:
+def _too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[_Refused]:
     """Points at which a job was much faster than alone at its share, where it has a profile."""
     profiles = make_profiles(alone)
     for point in pairs:
@@ -606,7 +606,7 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
     for point in points.pairs:
         key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
         begun[key] = min(begun.get(key, at), at)
-    at = [begun[key] for key in measurements(rows)]
+    at = [begun[key] for key in _measurements(rows)]
     days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
     return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
 
@@ -645,7 +645,7 @@ def _compare_with(
     solos = whole_gpu((*points.references, *points.profiled))
     known = learned.ids
     new = {measurement_of(p) for p in points.pairs if p.point_id not in known}
-    newest = np.array([key in new for key in measurements(rows)])
+    newest = np.array([key in new for key in _measurements(rows)])
     row, classes = tests["row"].to_numpy(), job_classes(solos)
     models = rows.gpu_model[row]
     keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)

@@ -126,12 +126,12 @@ def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
 
 
-def references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
+def _references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
     """Those that can be divided by, by name of job."""
     return grouped(whole_gpu(solos), lambda solo: solo.job)
 
 
-def references_of(
+def _references_of(
     point: PairPoint, references: Mapping[str, Sequence[SoloPoint]]
 ) -> list[SoloReference | None]:
     """What each job of a point does alone; None where nobody measured it."""
@@ -390,7 +390,7 @@ def make_measurements(
     same.
     """
     left_out: Counter[str] = Counter()
-    references = references_by_job(solos)
+    references = _references_by_job(solos)
     found: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
@@ -424,7 +424,7 @@ def _measurement(
     point = group[0]
     job_a, job_b = point.jobs
     solos: list[SoloReference] = []
-    for job, solo in zip(point.jobs, references_of(point, references), strict=True):
+    for job, solo in zip(point.jobs, _references_of(point, references), strict=True):
         if solo is None:
             return f"no solo point of {job} on the whole {point.gpu_model}"
         if solo.slowdown > LARGEST_SLOWDOWN:
@@ -1171,7 +1171,7 @@ def load_dataset(
     own = _NAMED.get(str(which))
     points = own() if own else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
-    solos = references_by_job(_alone_of(solo)) if are_together else None
+    solos = _references_by_job(_alone_of(solo)) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
 
 
@@ -1193,7 +1193,7 @@ def _relative(
 ) -> Iterator[tuple[str, Any]]:
     parts: list[PartResult] = []
     for number, (part, solo) in enumerate(
-        zip(point.parts, references_of(point, solos), strict=True), start=1
+        zip(point.parts, _references_of(point, solos), strict=True), start=1
     ):
         told = _told(part.rate, solo)
         yield flat_name("solo_rate", number), solo and solo.rate

@@ -65,7 +65,7 @@ class _Part:
     processes: _Clients
 
 
-def pack(
+def _pack(
     targets: Iterable[Target], max_clients: int, memory_mib: float | None
 ) -> list[list[Target]]:
     """Groups of windows whose processes can stand ready together.
@@ -180,7 +180,7 @@ def cut(
         key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
     )
     random.Random(seed).shuffle(order)
-    blocks = _chained(map(_block, pack(order, max_clients, memory_mib)))
+    blocks = _chained(map(_block, _pack(order, max_clients, memory_mib)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]

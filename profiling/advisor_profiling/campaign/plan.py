@@ -88,7 +88,7 @@ class UnitSplit:
         Raises:
             InputError: the counts do not sum to the GPU's units, or it cannot grant them.
         """
-        total = units_of(gpu)
+        total = _units_of(gpu)
         if self.first + self.second != total:
             raise InputError(
                 f"{self.where}: expected counts that sum to the {total} units of {gpu.model}, "
@@ -156,7 +156,7 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def units_of(gpu: Gpu) -> int:
+def _units_of(gpu: Gpu) -> int:
     """Units of the whole GPU.
 
     Raises:
