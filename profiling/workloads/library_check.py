@@ -513,19 +513,27 @@ def _main() -> None:
         reference = json.loads(options.reference.read_text())
         every = _every(noise, options.tiny)
         values = {name: every[name]() for name in reference["values"]}
-    print(json.dumps(_answer(values, reference, options)))
+    on_gpu = options.device != "cpu"
+    answer = {
+        "units": torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else None,
+        "libraries": _libraries(),
+        "operations": list(values),
+        "wrong": wrong_names(
+            values,
+            reference["values"],
+            {o.name: o.rounding for o in _operations(options.tiny)},
+        ),
+        "skipped": reference["skipped"],
+        "values": values,
+    }
+    print(json.dumps(answer))
 
 
 def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is computed on the whole GPU, and what is right: in float64, where there is that."""
-    values: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
-    for name, value_of in _every(noise, tiny).items():
-        value, refusal = _attempt(value_of)
-        if refusal:
-            skipped[name] = refusal
-        else:
-            values[name] = value
+    tried = {name: _attempt(value_of) for name, value_of in _every(noise, tiny).items()}
+    values = {name: value for name, (value, refusal) in tried.items() if not refusal}
+    skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
     wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
     for operation in _operations(tiny):
         wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
@@ -558,22 +566,6 @@ def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
     """By name, what computes each: the number of wrong rows, or fingerprints."""
     rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
     return rows | {o.name: partial(_compute, o, noise) for o in _operations(tiny)}
-
-
-def _answer(
-    values: dict[str, Any], reference: dict[str, Any], options: argparse.Namespace
-) -> dict[str, Any]:
-    rounding = {o.name: o.rounding for o in _operations(options.tiny)}
-    return {
-        "units": None
-        if options.device == "cpu"
-        else torch.cuda.get_device_properties(0).multi_processor_count,
-        "libraries": _libraries(),
-        "operations": list(values),
-        "wrong": wrong_names(values, reference["values"], rounding),
-        "skipped": reference["skipped"],
-        "values": values,
-    }
 
 
 def _cublas_version() -> str:

@@ -1195,16 +1195,14 @@ def _relative(
     for number, (part, solo) in enumerate(
         zip(point.parts, _references_of(point, solos), strict=True), start=1
     ):
-        told = _told(part.rate, solo)
         yield flat_name("solo_rate", number), solo and solo.rate
         yield flat_name("solo_power_w", number), solo and solo.power_w
-        yield flat_name("speed", number), told and told.speed
-        parts += [told] if told else []
+        speed = None
+        if part.rate is not None and solo is not None:
+            parts.append(PartResult(part.rate, solo.rate, solo.power_w))
+            speed = parts[-1].speed
+        yield flat_name("speed", number), speed
     saved = None
     if point.power_w and len(parts) == len(point.parts):
         saved = SplitResult(tuple(parts), point.power_w).energy_saved
     yield "energy_saved", saved
-
-
-def _told(rate: float | None, solo: SoloReference | None) -> PartResult | None:
-    return None if rate is None or solo is None else PartResult(rate, solo.rate, solo.power_w)

@@ -11,10 +11,11 @@ import platform
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol, Self
+from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
 from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
@@ -390,35 +391,37 @@ class RetryLimit:
         return None
 
 
-class _References:
-    """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
-
-    def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
-        self._known: dict[str, Reported] = {}
-        for point in points:
-            reported = read_first(point.reported)
-            whole = point.share_percent == WHOLE and point.results == "right"
-            if whole and reported is not None and point.job_hash is not None:
-                self._known[point.job_hash] = reported
-
-    def judged(self, result: WindowResult) -> WindowResult:
-        """The window with a verdict for each of its jobs."""
-        target, parts = result.target, list[PointPart]()
-        if (
-            [spec.share.percent for spec in target.specs] == [WHOLE]
-            and result.reported[0].count
-            and not result.reported[0].not_finite
-        ):
-            self._known[target.specs[0].job.job_hash] = result.reported[0]
-        sides = zip(target.specs, result.parts, result.reported, strict=True)
-        for spec, part, reported in sides:
-            tolerance = (spec.job.results or ResultsSettings()).tolerance
-            verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
-            parts.append(replace(part, results=verdict))
-        return replace(result, parts=tuple(parts))
+def _right_before(points: Iterable[SoloPoint]) -> dict[str, Reported]:
+    """What jobs reported on the whole GPU where it was right, by hash of the job."""
+    read = (
+        (point.job_hash, read_first(point.reported))
+        for point in points
+        if point.share_percent == WHOLE and point.results == "right"
+    )
+    return {job: reported for job, reported in read if job is not None and reported is not None}
 
 
-class ProcessPool:
+def _judged(result: WindowResult, known: dict[str, Reported]) -> WindowResult:
+    """The window with a verdict for each of its jobs, by what they reported on the whole GPU.
+
+    Where it is of a job alone there, that is known from now on.
+    """
+    target, parts = result.target, list[PointPart]()
+    if (
+        [spec.share.percent for spec in target.specs] == [WHOLE]
+        and result.reported[0].count
+        and not result.reported[0].not_finite
+    ):
+        known[target.specs[0].job.job_hash] = result.reported[0]
+    sides = zip(target.specs, result.parts, result.reported, strict=True)
+    for spec, part, reported in sides:
+        tolerance = (spec.job.results or ResultsSettings()).tolerance
+        verdict = judge(reported, known.get(spec.job.job_hash), tolerance)
+        parts.append(replace(part, results=verdict))
+    return replace(result, parts=tuple(parts))
+
+
+class ProcessPool(AbstractContextManager["ProcessPool"]):
     """Processes at their gates, by what they were started as.
 
     Attributes:
@@ -492,9 +495,6 @@ class ProcessPool:
             except (JobError, LimitNotProvenError) as error:
                 # It may still be starting, and must not go on next to an open window.
                 self.lose(spec, error)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.end(list(self.processes))
@@ -671,7 +671,7 @@ class _Task:
         self.total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
         # Another driver may round otherwise.
-        self._references = _References(
+        self._right = _right_before(
             point
             for point in store.solo_points(gpu_model=testbed.gpu.model)
             if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
@@ -800,7 +800,7 @@ class _Task:
         self.measuring_s += self._testbed.clock.now_s() - begun_s
         self._rest(target)
         self._testbed.check_alive()
-        point = to_point(self._references.judged(result), self._conditions)
+        point = to_point(_judged(result, self._right), self._conditions)
         # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])
