@@ -467,9 +467,6 @@ def _attention() -> Iterator[_Operation]:
 
 
 def _norms() -> Iterator[_Operation]:
-    def over_batch(x: Any, w: Any, b: Any) -> Any:
-        return torch.nn.functional.batch_norm(x, None, None, w, b, training=True)
-
     rows, features = LAYER_NORM
     channels = (BATCH_NORM[1],)
     for dtype in ("bf16", "fp16", "fp32"):
@@ -478,8 +475,9 @@ def _norms() -> Iterator[_Operation]:
             lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
         )  # fmt: skip
         yield _Operation(
-            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels), over_batch
-        )
+            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels),
+            lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, training=True),
+        )  # fmt: skip
 
 
 def _others() -> Iterator[_Operation]:

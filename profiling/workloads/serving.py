@@ -74,11 +74,10 @@ class _Recommender(nn.Module):
 
 def _embedding(tiny: bool, size: int) -> models.Model:
     """32 random rows for each bag."""
-
-    def inputs(batch: int, rows: int) -> models.Inputs:
-        return {"rows": _rows(rows, batch, 8 if tiny else BAGS, LOOKUPS_PER_BAG)}
-
-    return models.Model(_Embedding(size), inputs)
+    bags = 8 if tiny else BAGS
+    return models.Model(
+        _Embedding(size), lambda batch, rows: {"rows": _rows(rows, batch, bags, LOOKUPS_PER_BAG)}
+    )
 
 
 def _recommender(tiny: bool, size: int) -> models.Model:
@@ -187,11 +186,13 @@ def _answers(args: argparse.Namespace) -> _ModelService:
         begin()
         return step(requests).clone()
 
-    # The chances, not the tokens: rounding can turn one sample into another.
-    def result() -> list[torch.Tensor]:
-        return [first_chances(size) for size in _sizes(args.batch)]
-
-    return _ModelService(step, result, model, ANSWER_TOKENS)
+    return _ModelService(
+        step,
+        # The chances, not the tokens: rounding can turn one sample into another.
+        lambda: [first_chances(size) for size in _sizes(args.batch)],
+        model,
+        ANSWER_TOKENS,
+    )
 
 
 def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:

@@ -65,10 +65,9 @@ def _embedding(args: argparse.Namespace) -> harness.Work:
     table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
-    def launch() -> torch.Tensor:
-        return functional.embedding_bag(rows.random_(0, args.size), table, mode="sum")
-
-    return _work(launch, None, args)
+    return _work(
+        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), None, args
+    )
 
 
 def _work(

@@ -376,15 +376,15 @@ def paper_features(rows: Rows, profiles: Mapping[tuple[str, str], Profile]) -> F
     def summed(value: Callable[[Profile, Floats], Floats | float]) -> Floats:
         return _per_job(rows, profiles, "a", value) + _per_job(rows, profiles, "b", value)
 
-    def slope(profile: Profile, _shares: Floats) -> float:
-        return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
-
     columns = [
         summed(lambda profile, shares, name=name: profile.at(shares)[name])
         for name in (*_AVERAGED, *_SUMMED, "rate")
     ]
     means = [column / 2 for column in columns[: len(_AVERAGED)]]
-    return np.column_stack([*means, *columns[len(_AVERAGED) :], summed(slope)])
+    slopes = summed(
+        lambda profile, _: float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
+    )
+    return np.column_stack([*means, *columns[len(_AVERAGED) :], slopes])
 
 
 def _per_job(

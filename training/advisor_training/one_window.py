@@ -88,10 +88,10 @@ def write_one_window(
         files=hashes(files),
     )
 
-    def parsed(_: Path, text: bytes) -> OneWindowManifest:
-        return read(OneWindowManifest, text)
-
-    write_model(folder, lambda to: write_parsed(to, files, manifest, parsed))
+    write_model(
+        folder,
+        lambda to: write_parsed(to, files, manifest, lambda _, text: read(OneWindowManifest, text)),
+    )
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:

@@ -230,7 +230,7 @@ def _refuse(point: Point, reason: _Reason, why: str) -> _Refused:
     return _Refused(point.point_id, reason, f"{' + '.join(jobs)} at {point.started_at}: {why}")
 
 
-def _without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
+def without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
     """The points that were not refused."""
     ids = {one.point_id for one in refused}
     return points.where(lambda point: point.point_id not in ids)
@@ -288,7 +288,7 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     for one in (*_refused_alone(new, now), *_copies(new, old)):
         first.setdefault(one.point_id, one)
     refused = [*first.values()]
-    flagged = with_flags(_without(points, refused))
+    flagged = with_flags(without(points, refused))
     refused += (
         _refuse(point, "flagged", doubt)
         for point in flagged.pairs
@@ -301,9 +301,9 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     )
     usable = usable_points(flagged)
     fresh = usable.where(lambda point: point.point_id not in known)
-    refused += _too_fast(fresh.pairs, usable.profiled)
-    refused += _too_many(_without(fresh, refused).pairs, len(learned.pairs))
-    return Sifted(accepted=_without(usable, refused), refused=tuple(refused), new=len(new.ids))
+    refused += too_fast(fresh.pairs, usable.profiled)
+    refused += _too_many(without(fresh, refused).pairs, len(learned.pairs))
+    return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
 
 
 def with_flags(points: PointSet) -> PointSet:
@@ -331,7 +331,7 @@ def _doubt(point: PairPoint) -> str | None:
     return flag or next((f"results of {job} are not right" for job in wrong), None)
 
 
-def _too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[_Refused]:
+def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator[_Refused]:
     """Points at which a job was much faster than alone at its share, where it has a profile."""
     profiles = make_profiles(alone)
     for point in pairs:
@@ -710,21 +710,6 @@ class RetrainReport:
         return line
 
 
-@dataclass(frozen=True, slots=True)
-class _LastRun:
-    """What a run had looked at.
-
-    Attributes:
-        points_sha256: Of all points that were there, refused ones among them.
-        at: When, ISO 8601, UTC.
-        why: How it ended.
-    """
-
-    points_sha256: str
-    at: str
-    why: str
-
-
 @contextmanager
 def working_in(models: Path) -> Generator[Path]:
     """The folder of retraining below that of models, for one run at a time.
@@ -805,11 +790,11 @@ def _run(
     if collected.candidates.ids <= learned.ids:
         return nothing
     points_sha256 = dataset_sha256(collected.candidates)
-    last: _LastRun | None = None
+    last: dict[str, str] = {}
     with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
-        last = read(_LastRun, (folder / "last.json").read_bytes())
-    if last is not None and last.points_sha256 == points_sha256:
-        return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
+        last = read(dict[str, str], (folder / "last.json").read_bytes())
+    if last.get("points_sha256") == points_sha256:
+        return replace(nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}")
     sifted = sift(collected, learned, now)
     report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
     report = _challenged(
@@ -817,7 +802,8 @@ def _run(
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
-        run = _LastRun(points_sha256, report.at, report.why)
+        # The hash is of all points that were there, refused ones among them.
+        run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
         replace_file(folder / "last.json", write(run).encode() + b"\n")
     # Those of other makers stay.
     made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]

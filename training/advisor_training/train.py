@@ -520,12 +520,16 @@ def _figures(
     rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
     found |= {"rate_mean_error": float(rates.mean()), "rate_median_error": float(np.median(rates))}
     others = [learner for learner in learners if learner.head.name != "speed"]
-    for each in others:
-        found[f"{each.head.name}_mean_error"] = float(head_errors(rows, held_out, each).mean())
+    found |= {
+        f"{x.head.name}_mean_error": float(head_errors(rows, held_out, x).mean()) for x in others
+    }
     found["uncapped_rate_mean_error"] = float(uncapped.mean())
-    for each in others:
-        errors = head_errors(rows, held_out, each, "uncapped")
-        found[f"uncapped_{each.head.name}_mean_error"] = float(errors.mean())
+    found |= {
+        f"uncapped_{x.head.name}_mean_error": float(
+            head_errors(rows, held_out, x, "uncapped").mean()
+        )
+        for x in others
+    }
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}
 
