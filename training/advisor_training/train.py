@@ -351,8 +351,8 @@ def write_model(folder: Path, write: Callable[[Path], None]) -> None:
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
-LEAST_JOBS = 3
-"""Without one of two jobs, nothing is left but the other one next to itself."""
+# Without one of two jobs, nothing is left but the other one next to itself.
+_LEAST_JOBS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -456,10 +456,10 @@ def fit_model(
     Raises:
         InputError: too few jobs, or no pair at enough of the nine splits.
     """
-    if len(rows.jobs) < LEAST_JOBS:
+    if len(rows.jobs) < _LEAST_JOBS:
         raise InputError(
             f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
-            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
+            why=f"how wrong it is shows when each job is left out, which takes {_LEAST_JOBS} jobs",
             fix="measure pairs with another job, or add the bundled points: --with-bundled",
         )
     if "nine" not in rows.kind:
