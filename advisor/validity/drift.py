@@ -126,11 +126,11 @@ NOISE = 0.25
 runs, mostly on other cards, repeat within 2.7 % in power, where intervals mean 5.4 %
 (docs/measurements/drift.py). The rest is the model's error, the same each time."""
 
-Value: TypeAlias = tuple[str, float]
-"""What else was the same, as text, and how far off a value was, in standard deviations."""
+# What else was the same, as text, and how far off a value was, in standard deviations.
+_Value: TypeAlias = tuple[str, float]
 
 
-def find_changes(values: Sequence[Value]) -> tuple[list[int], float]:
+def find_changes(values: Sequence[_Value]) -> tuple[list[int], float]:
     """The changes of a series, in the order of time.
 
     Returns:
@@ -147,7 +147,7 @@ def find_changes(values: Sequence[Value]) -> tuple[list[int], float]:
     return changes, level.off
 
 
-def _changed(values: Sequence[Value], changes: Sequence[int]) -> "_Level":
+def _changed(values: Sequence[_Value], changes: Sequence[int]) -> "_Level":
     """The level after changes: errors of settings as before, and all values off by the rest."""
     level = _Level()
     for begin, end in itertools.pairwise((0, *changes, len(values))):
@@ -171,18 +171,18 @@ class _Level:
     off: float = 0.0
     seen: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
 
-    def learn(self, value: Value) -> None:
+    def learn(self, value: _Value) -> None:
         """Remember a value."""
         setting, standardised = value
         count, total = self.seen.get(setting, (0, 0.0))
         self.seen[setting] = count + 1, total + standardised - self.off
 
-    def miss(self, value: Value) -> float:
+    def miss(self, value: _Value) -> float:
         """How far a value is from what the values before it say."""
         setting, standardised = value
         return standardised - self.off - self._error(setting)[0]
 
-    def residual(self, value: Value) -> float:
+    def residual(self, value: _Value) -> float:
         """The same with a variance of 1 while nothing changes."""
         return self.miss(value) / math.sqrt(self._error(value[0])[1] + NOISE)
 

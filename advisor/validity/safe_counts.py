@@ -228,7 +228,7 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CheckedCounts]) -> dict[int
     return {count: names for count, names in found.items() if names}
 
 
-def parse_check(text: bytes) -> CheckedCounts:
+def _parse_check(text: bytes) -> CheckedCounts:
     """The check that `keep_check` wrote.
 
     Raises:
@@ -247,7 +247,7 @@ def parse_check(text: bytes) -> CheckedCounts:
     return check
 
 
-CHECKS = RecordFolder("checks", "advisor check", parse_check)
+CHECKS = RecordFolder("checks", "advisor check", _parse_check)
 """Of this host, by GPU model."""
 
 

@@ -18,7 +18,6 @@ from advisor.validity.safe_counts import (
     CHECKS,
     CheckedCounts,
     check_for,
-    parse_check,
     wrong_elsewhere,
 )
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
@@ -72,7 +71,7 @@ def known_checks(home: Path) -> list[CheckedCounts]:
 
 def bundled_checks() -> list[CheckedCounts]:
     """Checks made on real GPUs that come with the package."""
-    return [parse_check(file.read_bytes()) for file in _json_files("checks")]
+    return [CHECKS.parse(file.read_bytes()) for file in _json_files("checks")]
 
 
 KERNEL_REPORTS = RecordFolder(

@@ -226,7 +226,7 @@ def open_engine(url: str) -> Engine:
         if state == "older" and engine.dialect.name == "sqlite":
             _upgrade(engine)
         else:
-            _refuse_other(state, address(engine.url))
+            _refuse_other(state, _address(engine.url))
     return engine
 
 
@@ -286,7 +286,7 @@ def _count_change(connection: Connection) -> None:
     connection.execute(update(changes).values(count=changes.c.count + 1))
 
 
-def address(url: URL) -> str:
+def _address(url: URL) -> str:
     """The URL for a reader: without a password, which may stand among the options too."""
     return str(url.set(query={}))
 
@@ -301,7 +301,7 @@ def _store_errors(url: URL) -> Generator[None]:
         fixes = (fix for sign, fix in _FIXES if sign in why)
         fix = next(fixes, "check the database, or give another store")
         raise StoreError(
-            f"the database {address(url)} did not answer as it should", why=why, fix=fix
+            f"the database {_address(url)} did not answer as it should", why=why, fix=fix
         ) from error
 
 
@@ -611,7 +611,7 @@ class Store(OpenDatabase):
             return cut((_record(kind, row) for row in streaming.execute(most).scalars()), span)
 
 
-def row_of(record: Record) -> dict[str, Any]:
+def _row_of(record: Record) -> dict[str, Any]:
     """The record as a row of its table."""
     where, document = position(record), _filled(to_row(record))
     if JOBS in document:
@@ -719,7 +719,7 @@ def _upgrade(engine: Engine) -> bool:
             jobs = connection.execute(select(tables[SoloPoint].c.jobs).distinct()).scalars()
             _renew(connection, [json.loads(names)[0] for names in jobs])
         else:
-            _refuse_other(state, address(engine.url))
+            _refuse_other(state, _address(engine.url))
         return state == "older"
 
 
@@ -768,7 +768,7 @@ def _insert(connection: Connection, kind: type[Record], records: Iterable[Record
     """Put in those of a kind that are not there yet; how many were new."""
     mine = [record for record in records if type(record) is kind]
     known = _known_unsigned(connection, kind, mine)
-    rows = [row_of(record) for record in mine if record.point_id not in known]
+    rows = [_row_of(record) for record in mine if record.point_id not in known]
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
 
 
@@ -831,7 +831,7 @@ def _sqlite_file(url: str | None, home: Path) -> tuple[Engine, Path]:
     engine = _make_engine(url)
     if engine.dialect.name != "sqlite" or not engine.url.database:
         raise InputError(
-            f"{address(engine.url)} is not an SQLite file",
+            f"{_address(engine.url)} is not an SQLite file",
             fix="for PostgreSQL: pg_dump and pg_restore, as in docs/state.md",
         )
     return engine, _sqlite_path(engine.url)

@@ -26,9 +26,9 @@ from advisor_training.learners import (
     SUBSETS,
     Fitted,
     Learner,
-    answer_draws,
     draw_rows,
     leave_one_job_out,
+    leave_out,
     paper_learner,
 )
 from advisor_training.rows import Data, Rows, job_classes, make_data, read_measured, whole_gpu
@@ -59,9 +59,9 @@ def learning_curve(data: Data, name: str, learner: Learner) -> Iterator[Cells]:
             return fitted
 
         draws = draw_rows(data.rows, tenths / SUBSETS, PAPER_REPEATS)
-        answers = answer_draws(data.rows, timed, draws, lambda: None)
-        errors = errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
-        found = choose(data, answers.held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
+        held_out = leave_out(data.rows, timed, [*draws])
+        errors = errors_of(data, held_out, np.asarray(data.rows.kind == "nine"))
+        found = choose(data, held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
         fraction = statistics.mean(choice.fraction for choice in found)
         yield (
             name, f"{10 * tenths}", _mean(errors.rates_sum), _mean(errors.power),

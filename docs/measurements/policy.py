@@ -208,7 +208,7 @@ def measured() -> Sets:
         if point.share_percent == WHOLE and point.power_w:
             alone[point.run, point.gpu_uuid, point.job].append(point)
     found: dict[tuple[str, tuple[str, ...]], Ways] = defaultdict(lambda: defaultdict(list))
-    for point in select(bundled_points_together()).points:
+    for point in select(bundled_points_together())[0]:
         ours = [alone.get((point.run, point.gpu_uuid, part.job), []) for part in point.parts]
         split = measured_split(point.mode, point.shares_percent)
         if split is None or not point.power_w or not all(ours):

@@ -274,7 +274,7 @@ _Places: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
+class _Trees:
     """The trees of one head, checked.
 
     Attributes:
@@ -294,7 +294,7 @@ class Trees:
     answers: Floats
 
 
-def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> Trees:
+def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> _Trees:
     """The trees of a file.
 
     Args:
@@ -312,7 +312,7 @@ def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> 
         raise ModelError(f"{trees_file(name)} has no trees", why=fault, fix=retrain)
     inner = nodes["feature"] != LEAF
     count = _roots(inner)
-    return Trees(
+    return _Trees(
         count=count,
         columns=columns,
         left=np.where(inner, count + 2 * (np.cumsum(inner) - 1), np.arange(len(nodes))),
@@ -328,7 +328,7 @@ class Forest:
     They are walked together: for ten splits NumPy's time is that of its calls, not of the nodes.
     """
 
-    def __init__(self, *heads: Trees) -> None:
+    def __init__(self, *heads: _Trees) -> None:
         begins = list(itertools.accumulate((len(trees.left) for trees in heads[:-1]), initial=0))
         self._heads = heads
         self._roots = [begin + np.arange(t.count) for begin, t in zip(begins, heads, strict=True)]

@@ -115,6 +115,7 @@ def _bundled_file(name: str) -> bytes:
 
 
 ERRORS = "errors.json"
+"""Has the errors of jobs that were left out, as `left_out`."""
 
 # Of the families, how many a world has: three of sixteen. Of all the nearest would mostly be the
 # same one.
@@ -241,13 +242,6 @@ def wider(number: float) -> float:
     return student / NORMAL_90 * math.sqrt((number + 1) / degrees)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorsFile:
-    """What stands in `ERRORS`."""
-
-    left_out: tuple[LeftOutJob, ...]
-
-
 @functools.cache
 def bundled_head() -> OneWindowHead:
     """The one that comes with the package.
@@ -256,5 +250,5 @@ def bundled_head() -> OneWindowHead:
         ModelError: it is not whole.
     """
     with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
-        left_out = read(ErrorsFile, _bundled_file(ERRORS)).left_out
+        (left_out,) = read(dict[str, tuple[LeftOutJob, ...]], _bundled_file(ERRORS)).values()
     return OneWindowHead(model=bundled_one_window(), left_out=left_out)

@@ -142,7 +142,7 @@ class TrainedHead:
     intervals: Strata
 
 
-def faults(head: TrainedHead) -> dict[str, bool]:
+def _head_faults(head: TrainedHead) -> dict[str, bool]:
     """What types do not say, and whether it is wrong."""
     bounds = [(b.low, b.high) for b in head.intervals.values()]
     strata = head.intervals.keys()
@@ -441,7 +441,7 @@ def _faults(m: Manifest) -> dict[str, bool]:
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
         "gpu_models is empty": not m.gpu_models,
         f"heads are {', '.join(names) or 'none'}": len(names) != len(set(names)) or not names,
-        **{name: wrong for head in m.heads for name, wrong in faults(head).items()},
+        **{name: wrong for head in m.heads for name, wrong in _head_faults(head).items()},
         "of the efficiency, a low is above its high": any(
             bounds.low > bounds.high for bounds in m.efficiency.values()
         ),

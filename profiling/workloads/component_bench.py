@@ -48,12 +48,12 @@ LOADS = {
 TOLERANCE = {"fp32": 1e-4, "tensor-bf16": 1e-3, "tensor-fp8": 1e-3}
 
 
-def idle(cuda: Any, batch: int, size: int) -> Kernel:
+def _idle(cuda: Any, batch: int, size: int) -> Kernel:
     """A context, and a host that waits."""
     return Kernel(lambda: time.sleep(IDLE_S), torch.ones(batch), lambda: torch.ones(batch).double())
 
 
-def spin(cuda: Any, batch: int, size: int) -> Kernel:
+def _spin(cuda: Any, batch: int, size: int) -> Kernel:
     """Every thread reads the clock for `size` cycles."""
     out = torch.zeros(batch * THREADS, dtype=torch.int32)
     kernel = cuda.get_function("spin")
@@ -64,7 +64,7 @@ def spin(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def fp32(cuda: Any, batch: int, size: int) -> Kernel:
+def _fp32(cuda: Any, batch: int, size: int) -> Kernel:
     """Each pair of numbers turns `size` times by `ANGLE`."""
     cosine, sine = np.float32(math.cos(ANGLE)), np.float32(math.sin(ANGLE))
     data = torch.randn(batch * THREADS * CHAINS, 2)
@@ -79,7 +79,7 @@ def fp32(cuda: Any, batch: int, size: int) -> Kernel:
     )
 
 
-def integer(cuda: Any, batch: int, size: int) -> Kernel:
+def _integer(cuda: Any, batch: int, size: int) -> Kernel:
     """`size` steps of a linear congruential generator in 32 bits."""
     data = torch.randint(-(2**31), 2**31 - 1, (batch * THREADS * CHAINS,), dtype=torch.int32)
     out, kernel = torch.empty_like(data), cuda.get_function("integer")
@@ -96,7 +96,7 @@ def integer(cuda: Any, batch: int, size: int) -> Kernel:
     return Kernel(lambda: start(kernel, (batch,), (THREADS,), data, out, size), out, expected)
 
 
-def shared(cuda: Any, batch: int, size: int) -> Kernel:
+def _shared(cuda: Any, batch: int, size: int) -> Kernel:
     """The values of each block move by `size` places."""
     data = torch.randint(-(2**31), 2**31 - 1, (batch, THREADS), dtype=torch.int32)
     out, kernel = torch.empty_like(data), cuda.get_function("shared")
@@ -119,7 +119,7 @@ def _hbm_write(cuda: Any, batch: int, size: int) -> Kernel:
 
 
 KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
-    "idle": idle, "spin": spin, "fp32": fp32, "integer": integer, "shared": shared,
+    "idle": _idle, "spin": _spin, "fp32": _fp32, "integer": _integer, "shared": _shared,
     "hbm-write": _hbm_write,
     "tensor-bf16": lambda *sizes: _tensor(*sizes, "tensor_bf16", torch.bfloat16, 16),
     "tensor-fp8": lambda *sizes: _tensor(*sizes, "tensor_fp8", torch.float8_e4m3fn, 32),
@@ -130,7 +130,6 @@ KERNELS: dict[str, Callable[[Any, int, int], Kernel]] = {
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen kernel."""
     if args.device != "cuda" or args.dtype is not None:
         raise SystemExit("these are CUDA kernels of fixed types: leave --device and --dtype away")
     if args.name.startswith("tensor") and args.size % 2 == 0:

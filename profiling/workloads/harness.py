@@ -116,20 +116,6 @@ def _tensors_of(result: Any) -> Iterator[Any]:
             yield from _tensors_of(item)
 
 
-@contextlib.contextmanager
-def without_dropout(network: Any) -> Iterator[None]:
-    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
-    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
-    before = [module.p for module in dropped]
-    for module in dropped:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, chance in zip(dropped, before, strict=True):
-            module.p = chance
-
-
 def _signs(values: Any, first: int) -> Any:
     """+1 or -1 by the place of an element (Knuth's multiplicative hash, one of its high bits)."""
     places = torch.arange(first, first + values.numel(), device=values.device)
@@ -375,9 +361,9 @@ def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
     return torch_type(args.dtype or default)
 
 
-def rotating(make: Callable[[], Value], count: int = 4) -> Iterator[Value]:
-    """Endless turns of `count` inputs, so that no step finds its input in the cache."""
-    return itertools.cycle([make() for _ in range(count)])
+def rotating(make: Callable[[], Value]) -> Iterator[Value]:
+    """Endless turns of four inputs, so that no step finds its input in the cache."""
+    return itertools.cycle([make() for _ in range(4)])
 
 
 def repeated(launch: Callable[[], object], times: int) -> Callable[[], None]:

@@ -40,7 +40,7 @@ _NOT_FINITE = 1e9
 _LEAST = 1e-300
 
 
-def checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
+def _checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
     """What the output is; before `c` was computed 2 was in its place, and 1 before `first` was."""
     last = a.shape[0] - 1
     rows = sorted({round(place * last / (ROWS - 1)) for place in range(ROWS)})
@@ -143,15 +143,15 @@ class Player:
         """Take matrices, compute once, check that, and begin the loop."""
         self.stop()
         m, n, k = command["shape"]
-        a = matrix(command["a"], command["dtype"], (m, k)).to(self._device)
-        b = matrix(command["b"], command["dtype"], (n, k)).to(self._device).t()
-        launch, c = product(command["dtype"], a, b)
+        a = _matrix(command["a"], command["dtype"], (m, k)).to(self._device)
+        b = _matrix(command["b"], command["dtype"], (n, k)).to(self._device).t()
+        launch, c = _product(command["dtype"], a, b)
         for value in (1, 2):  # what no launch writes differs
             c.fill_(value)
             launch()
             if value == 1:
                 first = c.clone()
-        outputs = checked(command, a, b, c, first)
+        outputs = _checked(command, a, b, c, first)
         first = None
         launch_s = self._seconds(launch)
         count = max(1, min(MOST_LAUNCHES, math.ceil(_STEP_S / launch_s))) if self._cuda else 1
@@ -256,14 +256,14 @@ def answer(player: Any, command: dict[str, Any]) -> dict[str, Any]:
     return {"refused": refused}
 
 
-def matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
+def _matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     """A matrix of the file's bytes, row by row."""
     size = Path(path).stat().st_size
     data = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
     return data.view(torch_type(dtype)).view(shape)
 
 
-def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
+def _product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     """What launches the product once, and where its output is."""
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     shape, device = (a.shape[0], b.shape[1]), a.device
@@ -283,8 +283,7 @@ def product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     return (lambda: torch.mm(a, b, out=c)), c
 
 
-def main() -> None:
-    """The command line."""
+def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
@@ -295,4 +294,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -35,7 +35,7 @@ GPUS = 2
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-def size_bytes(text: str) -> int:
+def _size_bytes(text: str) -> int:
     """A size such as 65536, 64KiB, 512MiB or 1GiB.
 
     Raises:
@@ -53,14 +53,14 @@ def words_of(args: argparse.Namespace) -> list[str]:
     return [args.name, "--bytes", str(args.bytes), "--dtype", args.dtype]
 
 
-def gather(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+def _gather(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     """Each GPU has half of `--bytes`, and gets the other half."""
     whole = torch.empty(args.bytes // dtype.itemsize, dtype=dtype)
     own = torch.randn(len(whole) // GPUS, dtype=dtype)
     return lambda: torch.distributed.all_gather_into_tensor(whole, own)
 
 
-def reduce(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+def _reduce(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     """Each GPU has `--bytes` and gets the mean: a sum would grow until all numbers are infinite."""
     numbers = torch.randn(args.bytes // dtype.itemsize, dtype=dtype)
     return lambda: torch.distributed.all_reduce(numbers, op=torch.distributed.ReduceOp.AVG)
@@ -150,7 +150,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument("name", choices=NAMES, nargs="?")
     for size in ("m", "n", "k"):
         options.add_argument(f"--{size}", type=int, default=4096)
-    options.add_argument("--bytes", type=size_bytes, default=2**29, help="such as 512MiB")
+    options.add_argument("--bytes", type=_size_bytes, default=2**29, help="such as 512MiB")
     options.add_argument("--dtype", choices=_DTYPES, default="bf16")
     options.add_argument("--after", metavar="OPERATION", help='such as "gemm --m 8192"')
     options.add_argument("--call", metavar="MODULE:FUNCTION")
@@ -216,7 +216,7 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
         return [called(args.call)]
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
     if args.name in COLLECTIVES:
-        make_one = gather if args.name == "all-gather" else reduce
+        make_one = _gather if args.name == "all-gather" else _reduce
         return [make_one(args, torch_type(args.dtype))]
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)

@@ -140,7 +140,7 @@ def serve(player: _GpuPlayer, commands: Iterable[str], answers: TextIO) -> None:
         say(answers, {"run": player.run(*asked)})
 
 
-def follow(port: int) -> None:
+def _follow(port: int) -> None:
     """Be the other process of a collective: make and launch what the first one does."""
     end_with_stdin()
     group = Group(1, port)
@@ -175,10 +175,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     return completed(with_all, with_all.parse_args(arguments))
 
 
-def main() -> None:
-    """The command line."""
+def _main() -> None:
     if sys.argv[1:2] == ["--follow"]:
-        follow(int(sys.argv[2]))
+        _follow(int(sys.argv[2]))
         return
     args = options()
     with answering(args.answers) as answers, args.commands.open() as commands:
@@ -267,4 +266,4 @@ def _ping_pong(anchor: Any) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

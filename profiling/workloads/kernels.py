@@ -47,7 +47,7 @@ class Kernel:
     expected: Callable[[], torch.Tensor]
 
 
-def walsh(cuda: Any, batch: int, size: int) -> Kernel:
+def _walsh(cuda: Any, batch: int, size: int) -> Kernel:
     """Orthonormal Walsh-Hadamard transform of each row, in place: twice gives the row again."""
     passes = round(math.log(size / CHUNK, 4))
     _require(
@@ -77,7 +77,7 @@ def walsh_reference(rows: torch.Tensor) -> torch.Tensor:
     return rows.reshape(batch, size) * size**-0.5
 
 
-def reduction(cuda: Any, batch: int, size: int) -> Kernel:
+def _reduction(cuda: Any, batch: int, size: int) -> Kernel:
     """Sum of each row, by a tree of partial sums."""
     _require(size % 4 == 0, "--size of reduction must be a multiple of 4")
     # Not around zero, where the sum would be far smaller than its parts.
@@ -92,7 +92,7 @@ def reduction(cuda: Any, batch: int, size: int) -> Kernel:
     return Kernel(launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
 
 
-def transpose(cuda: Any, batch: int, size: int) -> Kernel:
+def _transpose(cuda: Any, batch: int, size: int) -> Kernel:
     """Transpose of each matrix, out of place."""
     _require(size % 32 == 0, "--size of transpose must be a multiple of 32")
     data = torch.randn(batch, size, size)
@@ -105,7 +105,7 @@ def transpose(cuda: Any, batch: int, size: int) -> Kernel:
     return Kernel(launch, out, lambda: data.transpose(1, 2).double())
 
 
-def sorting(cuda: Any, batch: int, size: int) -> Kernel:
+def _sorting(cuda: Any, batch: int, size: int) -> Kernel:
     """Ascending bitonic sort (Batcher 1968) of each array, always from the same keys."""
     _require(size >= CHUNK and size & (size - 1) == 0, "--size of sorting: a power of two >= 2048")
     keys = torch.randint(-(2**31), 2**31 - 1, (batch, size), dtype=torch.int32)
@@ -127,7 +127,7 @@ def sorting(cuda: Any, batch: int, size: int) -> Kernel:
     return Kernel(launch, out, lambda: keys.sort(dim=1).values.double())
 
 
-def gemm(cuda: Any, batch: int, size: int) -> Kernel:
+def _gemm(cuda: Any, batch: int, size: int) -> Kernel:
     """Product of two square matrices in 32 bits, without tensor cores."""
     _require(size % 128 == 0, "--size of gemm must be a multiple of 128")
     a, b = torch.randn(batch, size, size), torch.randn(batch, size, size)
@@ -140,11 +140,16 @@ def gemm(cuda: Any, batch: int, size: int) -> Kernel:
     return Kernel(launch, c, lambda: a.double() @ b.double())
 
 
-KERNELS = {kernel.__name__: kernel for kernel in (walsh, reduction, transpose, sorting, gemm)}
+KERNELS = {
+    "walsh": _walsh,
+    "reduction": _reduction,
+    "transpose": _transpose,
+    "sorting": _sorting,
+    "gemm": _gemm,
+}
 
 
-def build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen kernel."""
+def _build(args: argparse.Namespace) -> harness.Work:
     _require(args.device == "cuda", "these are CUDA kernels: leave --device away")
     _require(args.dtype in (None, "fp32"), "these are 32 bits wide: leave --dtype away")
     kernel = KERNELS[args.name](compiled(), args.batch, args.size)
@@ -193,4 +198,4 @@ def _require(condition: bool, message: str) -> None:
 
 
 if __name__ == "__main__":
-    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))
+    harness.run(_build, harness.options(harness.parser(__doc__, LOADS), LOADS))

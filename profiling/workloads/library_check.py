@@ -164,10 +164,10 @@ def products(tiny: bool = False) -> list[_LibraryProduct]:
     every = [*linear, *small, *more]
     if not tiny:
         return every
-    return list(dict.fromkeys(_LibraryProduct(p.dtype, p.kind, cut(p.shape)) for p in every))
+    return list(dict.fromkeys(_LibraryProduct(p.dtype, p.kind, _cut(p.shape)) for p in every))
 
 
-def cut(shape: Shape) -> Shape:
+def _cut(shape: Shape) -> Shape:
     """The shape as small as a smoke test wants it."""
     return tuple(min(side, TINY_SIDE) for side in shape)
 
@@ -209,32 +209,19 @@ def wrong_rows(
     return int((~(error <= tolerance)).sum())
 
 
-@dataclass(frozen=True)
-class ResultFingerprint:
-    """A result in four numbers: values that are not finite, and of the others these sums.
-
-    Attributes:
-        weighted: Sum of values times fixed random numbers.
-        total: Sum of the values' sizes.
-        norm: Root of the sum of squares.
-    """
-
-    not_finite: int
-    weighted: float
-    total: float
-    norm: float
+# A result in four numbers: how many values are not finite, and of the others the sum of values
+# times fixed random numbers, the sum of their sizes, and the root of the sum of squares.
+Fingerprint = Sequence[float]
 
 
-def same(
-    found: Sequence[ResultFingerprint], wanted: Sequence[ResultFingerprint], dtype: str
-) -> bool:
+def same(found: Sequence[Fingerprint], wanted: Sequence[Fingerprint], dtype: str) -> bool:
     """Whether results are those of the reference, but for the rounding of `dtype`."""
     bound = _SLACK * _EPSILON[dtype]
     return len(found) == len(wanted) and all(
-        f.not_finite == w.not_finite
-        and abs(f.weighted - w.weighted) <= bound * w.norm
-        and abs(f.total - w.total) <= bound * w.total
-        for f, w in zip(found, wanted, strict=True)
+        not_finite == right[0]
+        and abs(weighted - right[1]) <= bound * right[3]
+        and abs(total - right[2]) <= bound * right[2]
+        for (not_finite, weighted, total, _), right in zip(found, wanted, strict=True)
     )
 
 
@@ -274,7 +261,7 @@ def _hashed(index: Any) -> Any:
 
 
 def _fingerprint(values: Any, noise: _Noise) -> list[float]:
-    """A result of any type in the four numbers of a `Fingerprint`."""
+    """A result of any type as a `Fingerprint`."""
     values = torch.view_as_real(values) if values.is_complex() else values
     flat = values.detach().reshape(-1).double()
     finite = flat.isfinite()
@@ -393,12 +380,12 @@ class _Operation:
     reference: Callable[..., Any] | None = None
 
 
-def operations(tiny: bool = False) -> list[_Operation]:
+def _operations(tiny: bool = False) -> list[_Operation]:
     """All operations that are no plain matrix products."""
     every = [*_convolutions(), *_attention(), *_norms(), *_others()]
     return (
         [
-            replace(operation, inputs=tuple(cut(shape) for shape in operation.inputs))
+            replace(operation, inputs=tuple(_cut(shape) for shape in operation.inputs))
             for operation in every
         ]
         if tiny
@@ -406,7 +393,7 @@ def operations(tiny: bool = False) -> list[_Operation]:
     )
 
 
-def compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
+def _compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[list[float]]:
     """Fingerprints of the results, as JSON has them; `wide`: of the same inputs in float64.
 
     Raises:
@@ -480,9 +467,6 @@ def _attention() -> Iterator[_Operation]:
 
 
 def _norms() -> Iterator[_Operation]:
-    def over_batch(x: Any, w: Any, b: Any) -> Any:
-        return torch.nn.functional.batch_norm(x, None, None, w, b, training=True)
-
     rows, features = LAYER_NORM
     channels = (BATCH_NORM[1],)
     for dtype in ("bf16", "fp16", "fp32"):
@@ -491,8 +475,9 @@ def _norms() -> Iterator[_Operation]:
             lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
         )  # fmt: skip
         yield _Operation(
-            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels), over_batch
-        )
+            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels),
+            lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, training=True),
+        )  # fmt: skip
 
 
 def _others() -> Iterator[_Operation]:
@@ -513,11 +498,10 @@ def _others() -> Iterator[_Operation]:
 BANK, TINY_BANK = 1 << 26, 1 << 20
 
 
-def main() -> None:
-    """The command line."""
+def _main() -> None:
     options = _options()
     if options.libraries:
-        print(json.dumps(libraries()))
+        print(json.dumps(_libraries()))
         return
     noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
     if options.write:
@@ -527,22 +511,30 @@ def main() -> None:
         reference = json.loads(options.reference.read_text())
         every = _every(noise, options.tiny)
         values = {name: every[name]() for name in reference["values"]}
-    print(json.dumps(_answer(values, reference, options)))
+    on_gpu = options.device != "cpu"
+    answer = {
+        "units": torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else None,
+        "libraries": _libraries(),
+        "operations": list(values),
+        "wrong": wrong_names(
+            values,
+            reference["values"],
+            {o.name: o.rounding for o in _operations(options.tiny)},
+        ),
+        "skipped": reference["skipped"],
+        "values": values,
+    }
+    print(json.dumps(answer))
 
 
 def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is computed on the whole GPU, and what is right: in float64, where there is that."""
-    values: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
-    for name, value_of in _every(noise, tiny).items():
-        value, refusal = _attempt(value_of)
-        if refusal:
-            skipped[name] = refusal
-        else:
-            values[name] = value
+    tried = {name: _attempt(value_of) for name, value_of in _every(noise, tiny).items()}
+    values = {name: value for name, (value, refusal) in tried.items() if not refusal}
+    skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
     wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
-    for operation in operations(tiny):
-        wide, refusal = _attempt(partial(compute, operation, noise, wide=True))
+    for operation in _operations(tiny):
+        wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
         wanted[operation.name] = values.get(operation.name) if refusal else wide
     return values, {"values": {name: wanted[name] for name in values}, "skipped": skipped}
 
@@ -554,7 +546,7 @@ def wrong_names(
     return [name for name in wanted if not _right(values[name], wanted[name], rounding.get(name))]
 
 
-def libraries() -> dict[str, str]:
+def _libraries() -> dict[str, str]:
     """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
     found = {"torch": torch.__version__}
     if cublas := _cublas_version():
@@ -565,34 +557,13 @@ def libraries() -> dict[str, str]:
 
 
 def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
-    if rounding is None:
-        return value == wanted
-    found, right = (
-        [ResultFingerprint(*numbers) for numbers in prints] for prints in (value, wanted)
-    )
-    return same(found, right, rounding)
+    return value == wanted if rounding is None else same(value, wanted, rounding)
 
 
 def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
     """By name, what computes each: the number of wrong rows, or fingerprints."""
     rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
-    return rows | {o.name: partial(compute, o, noise) for o in operations(tiny)}
-
-
-def _answer(
-    values: dict[str, Any], reference: dict[str, Any], options: argparse.Namespace
-) -> dict[str, Any]:
-    rounding = {o.name: o.rounding for o in operations(options.tiny)}
-    return {
-        "units": None
-        if options.device == "cpu"
-        else torch.cuda.get_device_properties(0).multi_processor_count,
-        "libraries": libraries(),
-        "operations": list(values),
-        "wrong": wrong_names(values, reference["values"], rounding),
-        "skipped": reference["skipped"],
-        "values": values,
-    }
+    return rows | {o.name: partial(_compute, o, noise) for o in _operations(tiny)}
 
 
 def _cublas_version() -> str:
@@ -622,4 +593,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -21,7 +21,7 @@ LOADS = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class _Shape:
     """Sizes of the network; the defaults are those of Llama 3.2 1B."""
 
     width: int = 2048
@@ -40,7 +40,7 @@ class Shape:
 class _Layer(nn.Module):
     """Grouped-query attention with a key-value cache, and a gated MLP."""
 
-    def __init__(self, shape: Shape, batch: int, context: int) -> None:
+    def __init__(self, shape: _Shape, batch: int, context: int) -> None:
         super().__init__()
         self.shape = shape
         self.heads = (shape.heads, shape.kv_heads, shape.kv_heads)
@@ -83,7 +83,7 @@ class _Layer(nn.Module):
 class _Llama(nn.Module):
     """Tokens in, logits of the last token out."""
 
-    def __init__(self, shape: Shape, batch: int, context: int) -> None:
+    def __init__(self, shape: _Shape, batch: int, context: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -113,7 +113,7 @@ def next_token(
     return chances
 
 
-def decode(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+def _decode(model: _Llama, shape: _Shape, args: argparse.Namespace) -> harness.Work:
     """One more token for each sequence; progress is tokens."""
     tokens = torch.randint(shape.vocabulary, (args.batch, 1))
     position = torch.zeros(1, dtype=torch.int64)
@@ -127,7 +127,7 @@ def decode(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Wor
     return harness.Work(step_all, args.batch * args.inner, lambda: model(fixed, start))
 
 
-def prefill(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Work:
+def _prefill(model: _Llama, shape: _Shape, args: argparse.Namespace) -> harness.Work:
     """A whole prompt at once; progress is tokens."""
     prompts = harness.rotating(lambda: torch.randint(shape.vocabulary, (args.batch, args.size)))
     position = torch.arange(args.size)
@@ -137,16 +137,15 @@ def prefill(model: _Llama, shape: Shape, args: argparse.Namespace) -> harness.Wo
     return harness.Work(step, units, lambda: model(fixed, position))
 
 
-def build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen phase."""
+def _build(args: argparse.Namespace) -> harness.Work:
     model, shape = build_model(args)
-    return {"decode": decode, "prefill": prefill}[args.name](model, shape, args)
+    return {"decode": _decode, "prefill": _prefill}[args.name](model, shape, args)
 
 
-def build_model(args: argparse.Namespace) -> tuple[_Llama, Shape]:
+def build_model(args: argparse.Namespace) -> tuple[_Llama, _Shape]:
     """The network with room for `--batch` sequences of `--size` tokens."""
-    tiny = Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
-    shape = tiny if args.tiny else Shape()
+    tiny = _Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
+    shape = tiny if args.tiny else _Shape()
     default = torch.get_default_dtype()
     torch.set_default_dtype(harness.torch_dtype(args))
     model = _Llama(shape, args.batch, args.size).eval()
@@ -181,4 +180,4 @@ def _turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    harness.run(build, harness.options(harness.parser(__doc__, LOADS), LOADS))
+    harness.run(_build, harness.options(harness.parser(__doc__, LOADS), LOADS))

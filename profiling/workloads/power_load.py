@@ -30,7 +30,7 @@ _TIMED = 200
 _SPIN_S = 0.001
 
 
-class Load:
+class _Load:
     """Units of work on the GPU; `unit_s` is what one takes."""
 
     def __init__(self) -> None:
@@ -101,15 +101,14 @@ def serve(load: Any, commands: Iterable[str], answers: TextIO) -> None:
         run_stage(json.loads(line), load, lambda said: say(answers, said))
 
 
-def main() -> None:
-    """The command line."""
+def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
     args = parser.parse_args()
     with answering(args.answers) as answers, args.commands.open() as commands:
-        serve(Load(), commands, answers)
+        serve(_Load(), commands, answers)
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -39,7 +39,7 @@ _CANDIDATES = 4096
 _NUMBERS, _CATEGORIES, _WIDTH = 13, 26, 64
 
 
-class Embedding(nn.Module):
+class _Embedding(nn.Module):
     """Sums of rows, one for each bag."""
 
     def __init__(self, rows: int) -> None:
@@ -72,16 +72,15 @@ class _Recommender(nn.Module):
         return self.score(torch.cat([dense, products], dim=-1))
 
 
-def embedding(tiny: bool, size: int) -> models.Model:
+def _embedding(tiny: bool, size: int) -> models.Model:
     """32 random rows for each bag."""
+    bags = 8 if tiny else BAGS
+    return models.Model(
+        _Embedding(size), lambda batch, rows: {"rows": _rows(rows, batch, bags, LOOKUPS_PER_BAG)}
+    )
 
-    def inputs(batch: int, rows: int) -> models.Inputs:
-        return {"rows": _rows(rows, batch, 8 if tiny else BAGS, LOOKUPS_PER_BAG)}
 
-    return models.Model(Embedding(size), inputs)
-
-
-def recommender(tiny: bool, size: int) -> models.Model:
+def _recommender(tiny: bool, size: int) -> models.Model:
     """Normally distributed numbers, and rows that are all as likely."""
 
     def inputs(batch: int, rows: int) -> models.Inputs:
@@ -91,7 +90,7 @@ def recommender(tiny: bool, size: int) -> models.Model:
     return models.Model(_Recommender(size), inputs)
 
 
-BUILDERS = {"embedding": embedding, "recommender": recommender}
+BUILDERS = {"embedding": _embedding, "recommender": _recommender}
 
 
 def _rows(rows: int, *shape: int) -> torch.Tensor:
@@ -143,7 +142,7 @@ class _ModelService:
             self.launch(requests)
 
 
-def passes(args: argparse.Namespace) -> _ModelService:
+def _passes(args: argparse.Namespace) -> _ModelService:
     """One pass for each batch, whose inputs come from the host."""
     build_model = (models.BUILDERS | BUILDERS)[args.name]
     model, dtype = build_model(args.tiny, args.size), harness.torch_dtype(args)
@@ -169,7 +168,7 @@ def passes(args: argparse.Namespace) -> _ModelService:
     )
 
 
-def answers(args: argparse.Namespace) -> _ModelService:
+def _answers(args: argparse.Namespace) -> _ModelService:
     """Tokens for all sequences of a batch together, until its answers are complete."""
     model, shape = llm.build_model(args)
     first = torch.randint(shape.vocabulary, (args.batch, 1))
@@ -187,19 +186,16 @@ def answers(args: argparse.Namespace) -> _ModelService:
         begin()
         return step(requests).clone()
 
-    # The chances, not the tokens: rounding can turn one sample into another.
-    def result() -> list[torch.Tensor]:
-        return [first_chances(size) for size in _sizes(args.batch)]
-
-    return _ModelService(step, result, model, ANSWER_TOKENS)
-
-
-def build(args: argparse.Namespace) -> _ModelService:
-    """The chosen service."""
-    return answers(args) if args.name == "llm" else passes(args)
+    return _ModelService(
+        step,
+        # The chances, not the tokens: rounding can turn one sample into another.
+        lambda: [first_chances(size) for size in _sizes(args.batch)],
+        model,
+        ANSWER_TOKENS,
+    )
 
 
-def serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
+def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
     arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.own_seed(args))
@@ -220,7 +216,7 @@ def serve(service: _ModelService, args: argparse.Namespace, value: float) -> Non
     print(f"{arrivals.dropped} requests found the queue full", flush=True)
 
 
-def capacity(service: _ModelService, args: argparse.Namespace, value: float) -> None:
+def _capacity(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer full batches as fast as the GPU can, and print how many requests that are."""
     _warm_up(service, args)
     answered: list[int] = []
@@ -330,8 +326,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-def main() -> None:
-    """Serve, or find out the capacity."""
+def _main() -> None:
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--rate", type=_rate, help="requests per second that arrive on average")
     parser.add_argument("--capacity", action="store_true", help="print what can be answered")
@@ -341,8 +336,9 @@ def main() -> None:
         parser.error("--continuous goes with llm")
     if [args.rate is not None, args.capacity, args.check].count(True) != 1:
         parser.error("give one of --rate, --capacity and --check")
-    harness.run(build, args, capacity if args.capacity else serve)
+    build = _answers if args.name == "llm" else _passes
+    harness.run(build, args, _capacity if args.capacity else _serve)
 
 
 if __name__ == "__main__":
-    main()
+    _main()

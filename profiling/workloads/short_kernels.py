@@ -25,54 +25,53 @@ IN_FLIGHT, BATCH = 3, 4  # batches that are launched before the first is waited 
 cuda = ctypes.CDLL("libcuda.so.1")
 
 
-def call(name: str, *arguments: object) -> None:
+def _call(name: str, *arguments: object) -> None:
     """Call the driver; raises RuntimeError with its number."""
     if number := getattr(cuda, name)(*arguments):
         raise RuntimeError(f"{name} failed with CUDA error {number}")
 
 
-def read(name: str, *arguments: object, kind: Any = ctypes.c_void_p) -> Any:
+def _read(name: str, *arguments: object, kind: Any = ctypes.c_void_p) -> Any:
     """Call the driver; the value that it writes where its first argument points to."""
     value = kind()
-    call(name, ctypes.byref(value), *arguments)
+    _call(name, ctypes.byref(value), *arguments)
     return value
 
 
-def main() -> None:
-    """Run kernels until the end."""
+def _main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--ms", type=float, default=0.1, help="length of a kernel")
     parser.add_argument("--block-us", type=float, default=20.0, help="length of a block")
     given = parser.parse_args()
-    call("cuInit", 0)
-    device = read("cuDeviceGet", 0, kind=ctypes.c_int)
-    call("cuCtxSetCurrent", read("cuDevicePrimaryCtxRetain", device))
+    _call("cuInit", 0)
+    device = _read("cuDeviceGet", 0, kind=ctypes.c_int)
+    _call("cuCtxSetCurrent", _read("cuDevicePrimaryCtxRetain", device))
     ptx = Path(__file__).with_suffix(".ptx").read_bytes() + b"\0"
-    spin = read("cuModuleGetFunction", read("cuModuleLoadData", ptx), b"spin")
+    spin = _read("cuModuleGetFunction", _read("cuModuleLoadData", ptx), b"spin")
     sms, threads = (
-        read("cuDeviceGetAttribute", number, device, kind=ctypes.c_int).value
+        _read("cuDeviceGetAttribute", number, device, kind=ctypes.c_int).value
         for number in (SM_COUNT, THREADS_OF_SM)
     )
     waves = max(1, round(given.ms * 1000 / given.block_us))
     grid, block = (sms * BLOCKS_ON_SM * waves, 1, 1), (threads // BLOCKS_ON_SM, 1, 1)
     length_ns = ctypes.c_uint64(round(given.block_us * 1000))
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(length_ns))
-    launch = partial(call, "cuLaunchKernel", spin, *grid, *block, 0, None, parameters, None)
+    launch = partial(_call, "cuLaunchKernel", spin, *grid, *block, 0, None, parameters, None)
     launch()
-    finish = partial(call, "cuCtxSynchronize")
+    finish = partial(_call, "cuCtxSynchronize")
     finish()
     progress = Progress(on_pause=finish)
     progress.ready()
     # Whoever waits for them sleeps (CU_EVENT_BLOCKING_SYNC), and their time is not taken.
-    events = [read("cuEventCreate", 3) for _ in range(IN_FLIGHT)]
+    events = [_read("cuEventCreate", 3) for _ in range(IN_FLIGHT)]
     for newest in itertools.count():
         for _ in range(BATCH):
             launch()
-        call("cuEventRecord", events[newest % IN_FLIGHT], None)
+        _call("cuEventRecord", events[newest % IN_FLIGHT], None)
         if newest + 1 >= IN_FLIGHT:
-            call("cuEventSynchronize", events[(newest + 1) % IN_FLIGHT])  # the oldest
+            _call("cuEventSynchronize", events[(newest + 1) % IN_FLIGHT])  # the oldest
             progress.add(BATCH)
 
 
 if __name__ == "__main__":
-    main()
+    _main()

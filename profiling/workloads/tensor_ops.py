@@ -22,7 +22,7 @@ EMBEDDING_WIDTH = 128
 LOOKUPS_PER_BAG = 32
 
 
-def matmul(args: argparse.Namespace) -> harness.Work:
+def _matmul(args: argparse.Namespace) -> harness.Work:
     """`c = a @ b` of square matrices; progress is matrices."""
     dtype = harness.torch_dtype(args, "fp32")
     shape = (args.size, args.size)
@@ -43,7 +43,7 @@ def _read(path: Path, dtype: torch.dtype) -> torch.Tensor:
     )
 
 
-def triad(args: argparse.Namespace) -> harness.Work:
+def _triad(args: argparse.Namespace) -> harness.Work:
     """`a = b + s * c` as in STREAM (McCalpin 1995); progress is passes over the arrays."""
     dtype = harness.torch_dtype(args, "fp32")
     b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
@@ -51,7 +51,7 @@ def triad(args: argparse.Namespace) -> harness.Work:
     return _work(lambda: torch.add(b, c, alpha=3.0, out=a), a, args)
 
 
-def fft(args: argparse.Namespace) -> harness.Work:
+def _fft(args: argparse.Namespace) -> harness.Work:
     """Complex 32-bit transforms, out of place; progress is transforms."""
     if args.dtype not in (None, "fp32"):
         raise SystemExit("fft is 32 bits wide: leave --dtype away")
@@ -60,20 +60,14 @@ def fft(args: argparse.Namespace) -> harness.Work:
     return _work(lambda: torch.fft.fft(signal), None, args)
 
 
-def embedding(args: argparse.Namespace) -> harness.Work:
+def _embedding(args: argparse.Namespace) -> harness.Work:
     """Sums of 32 random rows of a table in GPU memory, new rows each time; progress is bags."""
     table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
-    def launch() -> torch.Tensor:
-        return functional.embedding_bag(rows.random_(0, args.size), table, mode="sum")
-
-    return _work(launch, None, args)
-
-
-def build(args: argparse.Namespace) -> harness.Work:
-    """The step of the chosen operation."""
-    return {"matmul": matmul, "triad": triad, "fft": fft, "embedding": embedding}[args.name](args)
+    return _work(
+        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), None, args
+    )
 
 
 def _work(
@@ -97,4 +91,6 @@ if __name__ == "__main__":
         metavar=("A", "B"),
         help="of matmul: files of the elements of A and of the transpose of B",
     )
-    harness.run(build, harness.options(parser, LOADS))
+    args = harness.options(parser, LOADS)
+    operations = {"matmul": _matmul, "triad": _triad, "fft": _fft, "embedding": _embedding}
+    harness.run(operations[args.name], args)

@@ -141,7 +141,7 @@ BUILDERS = {
 }
 
 
-def build(args: argparse.Namespace) -> harness.Work:
+def _build(args: argparse.Namespace) -> harness.Work:
     """The step of the chosen model; its progress is samples."""
     model = BUILDERS[args.name](args.tiny, args.size)
     return _training(model, args) if args.train else _inference(model, args)
@@ -195,13 +195,27 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         optimizer.zero_grad(set_to_none=True)
 
     def gradients() -> list[torch.Tensor]:
-        with harness.without_dropout(network):
+        with _without_dropout(network):
             loss = backward(*fixed)
         found = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
         return [loss, *found]
 
     return harness.Work(step, args.batch, gradients, newest.mean)
+
+
+@contextlib.contextmanager
+def _without_dropout(network: Any) -> Iterator[None]:
+    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
+    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
+    before = [module.p for module in dropped]
+    for module in dropped:
+        module.p = 0.0
+    try:
+        yield
+    finally:
+        for module, chance in zip(dropped, before, strict=True):
+            module.p = chance
 
 
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
@@ -252,15 +266,14 @@ def _images(batch: int, pixels: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, pixels, pixels)}
 
 
-def main() -> None:
-    """Train or infer."""
+def _main() -> None:
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(
         "--input-ms", type=float, default=0, help="read from a storage this slow per batch"
     )
-    harness.run(build, harness.options(parser, LOADS))
+    harness.run(_build, harness.options(parser, LOADS))
 
 
 if __name__ == "__main__":
-    main()
+    _main()

@@ -56,7 +56,13 @@ def as_measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> HeldOut:
 
 def as_held_out(left_out: Names, row: npt.NDArray[np.int64], found: Predicted) -> HeldOut:
     """Predictions of rows, with what was left out for each."""
-    return HeldOut(left_out=left_out, row=row, speed=found.speed, heads=found.heads)
+    return HeldOut(
+        left_out=left_out,
+        row=row,
+        tested=np.ones(len(row), dtype=bool),
+        speed=found.speed,
+        heads=found.heads,
+    )
 
 
 def spy(seen: list[tuple[Rows, Rows]]) -> Callable[[Rows], Fitted]:

@@ -13,7 +13,7 @@ from reading import answer_of
 from advisor.core.records import PairPoint, SoloPoint
 from advisor_cli.learn import next as command
 from advisor_profiling.campaign.plan import load_plan
-from advisor_training.rows import CheckedPoints
+from advisor_training.rows import PointSet
 
 JOBS = ("climber", "hog", "middle", "new", "sitter")
 
@@ -22,8 +22,8 @@ JOBS = ("climber", "hog", "middle", "new", "sitter")
 def _measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Three pairs of four jobs, without the bundled points."""
 
-    def alone(pairs: list[PairPoint], solos: list[SoloPoint], _: object) -> CheckedPoints:
-        return CheckedPoints(
+    def alone(pairs: list[PairPoint], solos: list[SoloPoint], _: object) -> PointSet:
+        return PointSet(
             pairs=tuple(pairs), profiled=tuple(solos), references=(), left_out=(), sources=()
         )
 

@@ -41,7 +41,6 @@ from advisor_training.learners import (
     PROTOCOLS,
     RANDOM_ROWS,
     AfterFit,
-    Answers,
     Fitted,
     HeldOut,
     Learner,
@@ -53,18 +52,16 @@ from advisor_training.learners import (
     joined,
     paper_learner,
 )
-from advisor_training.rows import Data, LeftOut, Rows
+from advisor_training.rows import Data, LeftOut, Rows, flat
 from advisor_training.scoring import (
     QUESTIONS,
     RULES,
-    CandidateScope,
     Ceiling,
     Choice,
     ChoiceFigures,
     ChoiceQuestion,
     Error,
     Errors,
-    ExpectedAndMeasured,
     KeptBy,
     choose,
     choose_by_rule,
@@ -95,31 +92,10 @@ OURS = next(iter(LEARNERS))
 PHYSICAL = "physical"
 PAPER = "paper"
 
-_COSTS = {"linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
+COSTS = {OURS: 1.0, "linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
+"""Time of a fit relative to the model's, by method; for the time that is left only."""
 
-RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], Answers]
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """A learner that is compared.
-
-    Attributes:
-        cost: Time of a fit relative to the model's; for the time that is left only.
-    """
-
-    name: str
-    learner: Learner
-    cost: float = 1.0
-
-    def asks(self, question: ChoiceQuestion) -> ChoiceQuestion:
-        """The question as it is put to this method.
-
-        Physics does not know that a job without limits starves another one, and is not asked.
-        """
-        if self.name == PHYSICAL and question.scope == "every way":
-            return replace(question, scope="nine or exclusive")
-        return question
+RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], HeldOut]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,8 +106,8 @@ class _MethodResult:
         training_s: Seconds of one fit, the median.
     """
 
-    method: _Method
-    answers: Answers
+    name: str
+    held_out: HeldOut
     training_s: float
 
     def choices(self, data: Data, objective: str) -> list[Choice]:
@@ -141,35 +117,46 @@ class _MethodResult:
         objective; it takes no ties.
         """
         asked = QUESTIONS[objective]
-        if self.method.name == PAPER:
-            return choose(data, self.answers.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
-        return choose(data, self.answers.held_out, self.method.asks(asked), POLICY.tie, asked)
+        if self.name == PAPER:
+            return choose(data, self.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
+        return choose(data, self.held_out, _put_to(self.name, asked), POLICY.tie, asked)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
-        found = errors_of(data, self.answers, which)
-        if self.method.name == PAPER:
+        found = errors_of(data, self.held_out, which)
+        if self.name == PAPER:
             return replace(found, rate=None, speed=None, speeds_sum=None)
         return found
 
 
-def methods(data: Data) -> dict[str, _Method]:
+def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
+    """The question as it is put to a method.
+
+    Physics does not know that a job without limits starves another one, and is not asked.
+    """
+    if name == PHYSICAL and question.scope == "every way":
+        return replace(question, scope="nine or exclusive")
+    return question
+
+
+def _methods(data: Data) -> dict[str, Learner]:
     """Every method by name, the model first and the seed paper's last."""
-    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
-    return {name: _Method(name, each, _COSTS.get(name, 1.0)) for name, each in learners.items()}
+    return {**LEARNERS, PAPER: paper_learner(data.profiles)}
 
 
-def ask(method: _Method, data: Data, protocol: RunProtocol, tick: AfterFit) -> _MethodResult:
+def ask(
+    name: str, learner: Learner, data: Data, protocol: RunProtocol, tick: AfterFit
+) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
 
     def timed(rows: Rows) -> Fitted:
         start = time.perf_counter()
-        fitted = method.learner(rows)
+        fitted = learner(rows)
         seconds.append(time.perf_counter() - start)
         return fitted
 
-    return _MethodResult(method, protocol(data.rows, timed, tick), float(np.median(seconds)))
+    return _MethodResult(name, protocol(data.rows, timed, tick), float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +230,7 @@ def _job(
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
     its = (held_out.left_out == key[0]) & nine[held_out.row]
     found, tested = compare(data, held_out, its), rows.take(held_out.row[its])
-    expected, measured = (np.concatenate(v) for v in (found.speeds, found.measured_speeds))
+    expected, measured = map(flat, found["speed"])
     own = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
     return JobFigures(
         job=key[0],
@@ -253,7 +240,7 @@ def _job(
         bars=bars,
         own=error(expected[own], measured[own]),
         beside=error(expected[~own], measured[~own]),
-        power=error(found.power_w, found.measured_power_w),
+        power=error(*found["power"]),
     )
 
 
@@ -341,8 +328,7 @@ def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
 
 
 def _errors(data: Data, held_out: HeldOut) -> Errors:
-    answers = Answers(held_out, np.ones(len(held_out), dtype=bool))
-    return errors_of(data, answers, np.asarray(data.rows.kind == "nine"))
+    return errors_of(data, held_out, np.asarray(data.rows.kind == "nine"))
 
 
 # By protocol and method.
@@ -366,38 +352,6 @@ foresee, and at the limit the power is known beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ChoiceRow:
-    """What one method's or rule's choices are worth.
-
-    Attributes:
-        protocol: What the method had seen; rules see nothing.
-        scope: What is chosen from, and what the oracle chooses from.
-    """
-
-    protocol: str
-    method: str
-    objective: str
-    scope: CandidateScope
-    pairs: Some
-    figures: ChoiceFigures
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ErrorRow:
-    """One method's errors.
-
-    Attributes:
-        splits: The nine splits, or "uncapped".
-    """
-
-    protocol: str
-    method: str
-    splits: Literal["nine", "uncapped"]
-    pairs: Some
-    errors: Errors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _LimitRow:
     """Choices by energy for the same work that keep a minimum speed as predicted.
 
@@ -417,7 +371,7 @@ class _LimitRow:
     saved: Interval
 
 
-def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
+def _choice_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, Any]]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
@@ -429,7 +383,7 @@ def _choice_rows(data: Data, results: _MethodResults) -> Iterator[_ChoiceRow]:
             yield from _rows(data, BY_WORKLOAD, rule, objective, chosen)
 
 
-def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
+def _error_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, Any]]:
     """How far each method is off, for each subset of the rows."""
     limited = data.at_power_limit()
     for (protocol, name), answers in results.items():
@@ -442,20 +396,24 @@ def _error_rows(data: Data, results: _MethodResults) -> Iterator[_ErrorRow]:
             for pairs, mask in masks.items():
                 errors = answers.errors(data, (data.rows.kind == splits) & mask)
                 if errors.rows:
-                    yield _ErrorRow(
-                        protocol=protocol, method=name, splits=splits, pairs=pairs, errors=errors
-                    )
+                    yield {
+                        "protocol": protocol,
+                        "method": name,
+                        "splits": splits,
+                        "pairs": pairs,
+                        "errors": errors,
+                    }
 
 
 def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_LimitRow]:
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = results.method.asks(replace(wanted, kept=kept))
-        if found := figures_of(choose(data, results.answers.held_out, asked, POLICY.tie, wanted)):
+        asked = _put_to(results.name, replace(wanted, kept=kept))
+        if found := figures_of(choose(data, results.held_out, asked, POLICY.tie, wanted)):
             yield _LimitRow(
                 protocol=protocol,
-                method=results.method.name,
+                method=results.name,
                 min_speed=least,
                 kept=kept,
                 shared=found.shared,
@@ -482,16 +440,16 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 
 def _rows(
     data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
-) -> Iterator[_ChoiceRow]:
+) -> Iterator[Mapping[str, Any]]:
     yield from (
-        _ChoiceRow(
-            protocol=protocol,
-            method=method,
-            objective=objective,
-            scope=QUESTIONS[objective].scope,
-            pairs=pairs,
-            figures=figures,
-        )
+        {
+            "protocol": protocol,
+            "method": method,
+            "objective": objective,
+            "scope": QUESTIONS[objective].scope,
+            "pairs": pairs,
+            "figures": figures,
+        }
         for pairs, numbers in _subsets(data, protocol).items()
         if (figures := figures_of([choice for choice in found if choice.number in numbers]))
     )
@@ -534,6 +492,11 @@ class Evaluation:
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        choices: What the choices of methods and rules are worth, a row for each protocol, method,
+            objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
+            method had seen, rules see nothing; `scope` is what is chosen from.
+        errors: Errors of methods, a row for each protocol, method and subset, at the nine splits
+            or uncapped (`splits`), as `errors`.
         wanted_coverage: What the intervals are made for.
         coverage: What intervals of jobs that were left out, with run and cards where there are
             several, hold of "speed", "power" and "efficiency".
@@ -548,8 +511,8 @@ class Evaluation:
     quick: bool
     basis: _EvaluationBasis
     ceilings: Mapping[str, Ceiling | None]
-    choices: tuple[_ChoiceRow, ...]
-    errors: tuple[_ErrorRow, ...]
+    choices: tuple[Mapping[str, Any], ...]
+    errors: tuple[Mapping[str, Any], ...]
     wanted_coverage: float
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
@@ -559,27 +522,14 @@ class Evaluation:
     limits: tuple[_LimitRow, ...]
     seeds: tuple[_SeedFigures, ...]
     chosen: Mapping[str, tuple[Choice, ...]]
-    compared: ExpectedAndMeasured
-
-
-def choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
-    """`ChoiceFigures` over some pairs, by protocol, method and objective."""
-    rows = _table(_ChoiceRow, evaluation.choices)
-    return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
+    compared: Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]
 
 
 def errors_of_all_pairs(evaluation: Evaluation) -> "pd.Series[Any]":
     """`Errors` of all pairs at the nine splits, by protocol and method."""
-    rows = _table(_ErrorRow, evaluation.errors)
+    rows = pd.DataFrame(evaluation.errors)
     its = (rows["pairs"] == "all") & (rows["splits"] == "nine")
     return rows[its].set_index(["protocol", "method"])["errors"]
-
-
-def find_choices(
-    evaluation: Evaluation, method: str, objective: str, pairs: Some = "all"
-) -> ChoiceFigures | None:
-    """A method's choices over some pairs, a job left out at a time; None where it was not asked."""
-    return choice_figures(evaluation, pairs).get((BY_WORKLOAD, method, objective))
 
 
 def to_json(evaluation: Evaluation) -> str:
@@ -592,11 +542,6 @@ def to_json(evaluation: Evaluation) -> str:
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
     whole = {"protocols": protocols, **values, "check": checked_figures(evaluation)}
     return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
-
-
-def _table(kind: type[Any], rows: Iterable[Any]) -> pd.DataFrame:
-    """Dataclasses as rows, a column for each field."""
-    return pd.DataFrame(map(_fields, rows), columns=[field.name for field in fields(kind)])
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -622,16 +567,16 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
-    known = methods(data)
+    known = _methods(data)
     results = {
         (protocol, name): ask(
-            known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            name, known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
         for protocol, name in _asked(data, quick=quick)
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
-    held_out = ours.answers.held_out
+    held_out = ours.held_out
     gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
     return Evaluation(
         quick=quick,
@@ -639,10 +584,10 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
             cards=len({m.gpu_uuid for m in data.measurements}),
             jobs=len(data.rows.jobs),
-            pairs=len(data.pairs),
+            pairs=len({m.pair for m in data.measurements}),
             launch_bound_pairs=len(
                 {
-                    (*m.jobs, m.gpu_model)
+                    m.pair
                     for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
                     if bound
                 }
@@ -651,11 +596,11 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             splits=len(data.rows),
             left_out=data.left_out,
         ),
-        ceilings={o.name: noise_ceiling(data.pairs, o) for o in OBJECTIVES.values()},
+        ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,
-        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].answers.held_out).held,
+        coverage=calibrate(data.rows, results[strictest(data.rows), OURS].held_out).held,
         training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
         jobs=by_job(data, held_out, chosen),
         gpus=tuple(figures for figures, _ in gpus),
@@ -711,9 +656,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_Seed
             return fit(lambda: extra_trees(seed), rows)
 
         tick = partial(watch, OTHER_SEEDS, OURS)
-        yield _seed(
-            data, seed, ask(_Method(OURS, learner), data, PROTOCOLS[BY_WORKLOAD].answer, tick)
-        )
+        yield _seed(data, seed, ask(OURS, learner, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
@@ -725,7 +668,7 @@ def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
         shared_percent=asked.shared.value,
         missed_percent=asked.missed.value if asked.missed else None,
         fractions={name: figures.mean_percent for name, figures in known.items()},
-        errors=errors_of(data, results.answers, np.asarray(data.rows.kind == "nine")),
+        errors=errors_of(data, results.held_out, np.asarray(data.rows.kind == "nine")),
     )
 
 
@@ -742,38 +685,14 @@ TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
 BUNDLED = "bundled_evaluation.json"
 
 
-@dataclass(frozen=True, slots=True)
-class _Worse:
-    """A figure that is out of bounds.
-
-    Attributes:
-        value: What was found now; None where it was not found at all.
-        bound: The worst value that is allowed.
-    """
-
-    kind: FigureKind
-    name: str
-    value: float | None
-    bundled: float
-    bound: float
-
-    def __str__(self) -> str:
-        now = "missing" if self.value is None else f"{self.value:.2f} %"
-        side = "at most" if self.kind == "error" else "at least"
-        return (
-            f"{self.kind} of {self.name} is {now}, {side} {self.bound:.2f} % is wanted "
-            f"(bundled: {self.bundled:.2f} %)"
-        )
-
-
 def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]]:
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
         "fraction of oracle": {
-            f"{row.method} by {row.objective}, {row.scope}": row.figures.mean_percent
+            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].mean_percent
             for row in evaluation.choices
-            if row.protocol == BY_WORKLOAD and row.pairs == "all"
-            if row.method in (OURS, PHYSICAL)
+            if row["protocol"] == BY_WORKLOAD and row["pairs"] == "all"
+            if row["method"] in (OURS, PHYSICAL)
         },
         "error": {
             f"{method}, {name}": error.mean_percent
@@ -791,31 +710,35 @@ def bundled_figures() -> Figures:
     return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
-def worse_figures(found: Figures, bundled: Figures) -> list[_Worse]:
-    """What is worse than bundled by more than the tolerance."""
-    return [
-        _Worse(kind, name, value, was, bound)
-        for kind, tolerance in TOLERANCES.items()
-        for name, was in bundled[kind].items()
-        for side in [1 if kind == "error" else -1]
-        for value, bound in [(found[kind].get(name), was + side * tolerance)]
-        # "not within" is true of NaN as well.
-        if value is None or not side * value <= side * bound
-    ]
-
-
 def check(found: Figures, bundled: Figures) -> None:
     """Accept figures as good as the bundled ones.
 
     Raises:
         ModelError: one is worse by more than its tolerance; the message names all of them.
     """
-    if worse := worse_figures(found, bundled):
+    faults = [
+        fault
+        for kind in TOLERANCES
+        for name, was in bundled[kind].items()
+        if (fault := _fault(kind, name, found[kind].get(name), was))
+    ]
+    if faults:
         raise ModelError(
-            "; ".join(map(str, worse)),
+            "; ".join(faults),
             why="features, learners or data changed",
             fix=f"mend that, or show why the new figures are right and replace {BUNDLED}",
         )
+
+
+def _fault(kind: FigureKind, name: str, value: float | None, was: float) -> str:
+    """By what a figure is worse than bundled, beyond the tolerance; empty: it is not."""
+    side = 1 if kind == "error" else -1
+    bound = was + side * TOLERANCES[kind]
+    if value is not None and side * value <= side * bound:  # NaN is not
+        return ""
+    now = "missing" if value is None else f"{value:.2f} %"
+    least = "at most" if kind == "error" else "at least"
+    return f"{kind} of {name} is {now}, {least} {bound:.2f} % is wanted (bundled: {was:.2f} %)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -866,6 +789,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     held_out = HeldOut(
         left_out=np.full(len(predicted), manifest.version),
         row=np.arange(len(predicted)),
+        tested=np.ones(len(predicted), dtype=bool),
         speed=speed,
         heads={"speed": speed, "power": np.array([[p.power_w.value] for p in predicted])},
     )
@@ -880,7 +804,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
     return OwnEvaluation(
         model=manifest.version,
         objective=DEFAULT_OBJECTIVE,
-        pairs=len(data.pairs),
+        pairs=len({m.pair for m in data.measurements}),
         jobs=len(rows.jobs),
         splits=len(rows),
         known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),

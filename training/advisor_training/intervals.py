@@ -140,7 +140,7 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
 
 def left_out(rows: Rows, learner: Learner) -> HeldOut:
     """Predictions of all rows under the `strictest` protocol."""
-    return PROTOCOLS[strictest(rows)].answer(rows, learner, lambda: None).held_out
+    return PROTOCOLS[strictest(rows)].answer(rows, learner, lambda: None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ learner was not fitted to, too, and the ways to part rows for that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Self, TypeAlias, cast
 
@@ -248,12 +248,13 @@ class Regressors:
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return served(rows, {name: self._values(name, rows) for name in self.by_head})
+        return _served(rows, {name: self._values(name, rows) for name in self.by_head})
 
     def _values(self, head: str, rows: Rows) -> Floats:
         # Part by part: where a value stands in an array may change the last bit of numpy's exp.
-        parts = range(rows.heads[head].prior.shape[1])
-        return np.stack([self.by_head[head].predict(inputs(head, rows, n)) for n in parts], 1)
+        values = rows.heads[head]
+        found = [self.by_head[head].predict(values[:, part]) for part in range(values.shape[1])]
+        return np.stack(found, axis=1)
 
 
 def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
@@ -261,7 +262,7 @@ def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
     return Predicted(speed, {"speed": speed, "power": power_w[:, None]})
 
 
-def served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
+def _served(rows: Rows, heads: Mapping[str, Floats]) -> Predicted:
     """Speeds by what jobs could do: none is faster than alone, or serves more than is asked."""
     return Predicted(np.minimum(heads["speed"], 1), heads)
 
@@ -277,37 +278,19 @@ def fit(
     return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
 
 
-def inputs(head: str, rows: Rows, part: int) -> Floats:
-    """What the estimator of a head takes of one part of rows: its prior, then its features."""
-    seen = rows.heads[head]
-    return np.column_stack([seen.prior[:, part], seen.features[:, part].astype(np.float64)])
+def learned_from(
+    learner: HeadLearner, rows: Rows
+) -> tuple[Floats, Floats, Floats, npt.NDArray[np.int64]]:
+    """Those m parts of rows that tell what the head learns, all of the first part first.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Learned:
-    """What the estimator of a head learns from.
-
-    Attributes:
-        X: The prior, then the features; shape (m, columns).
-        y: What was measured, in the unit of the head; shape (m,).
-        weight: Shape (m,).
-        row: Number of the row; one of two jobs has each row once for each job; shape (m,).
+    Returns:
+        The prior, then the features, shape (m, columns); what was measured, in the unit of the
+        head; its weight; and the number of the row: of two jobs each row is there once for each.
     """
-
-    X: Floats
-    y: Floats
-    weight: Floats
-    row: npt.NDArray[np.int64]
-
-
-def learned_from(learner: HeadLearner, rows: Rows) -> _Learned:
-    """Those parts of rows that tell what the head learns, all of the first part first."""
     told = flat(learner.measured(rows) < learner.all_served(rows))
-    parts = len(told) // len(rows)
-    seen = np.concatenate([inputs(learner.head.name, rows, part) for part in range(parts)])
     values = learner.possible(rows, learner.measured(rows))
-    row = np.tile(np.arange(len(rows)), parts)[told]
-    return _Learned(seen[told], values[told], rows.weight[row], row)
+    row = np.tile(np.arange(len(rows)), len(told) // len(rows))[told]
+    return flat(rows.heads[learner.head.name])[told], values[told], rows.weight[row], row
 
 
 def _unknown(given: Floats) -> Floats:
@@ -316,10 +299,10 @@ def _unknown(given: Floats) -> Floats:
 
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     """The estimator of a head; one that expects NaN where no row tells of it."""
-    found = learned_from(learner, rows)
-    if not len(found.y):
+    seen, values, weight, _ = learned_from(learner, rows)
+    if not len(values):
         return SimpleNamespace(predict=_unknown)
-    return PriorRegressor(regressor, _PRIOR).fit(found.X, found.y, found.weight)
+    return PriorRegressor(regressor, _PRIOR).fit(seen, values, weight)
 
 
 def physical(rows: Rows) -> Fitted:
@@ -328,7 +311,7 @@ def physical(rows: Rows) -> Fitted:
     Rates alone at the shares, less what the supply of bandwidth and power takes (`prior_kept`);
     both powers less one idle power, up to the limit.
     """
-    return lambda rows: served(rows, {name: seen.prior for name, seen in rows.heads.items()})
+    return lambda rows: _served(rows, {n: values[..., 0] for n, values in rows.heads.items()})
 
 
 LEARNERS: Mapping[str, Learner] = MappingProxyType(
@@ -393,15 +376,15 @@ def paper_features(rows: Rows, profiles: Mapping[tuple[str, str], Profile]) -> F
     def summed(value: Callable[[Profile, Floats], Floats | float]) -> Floats:
         return _per_job(rows, profiles, "a", value) + _per_job(rows, profiles, "b", value)
 
-    def slope(profile: Profile, _shares: Floats) -> float:
-        return float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
-
     columns = [
         summed(lambda profile, shares, name=name: profile.at(shares)[name])
         for name in (*_AVERAGED, *_SUMMED, "rate")
     ]
     means = [column / 2 for column in columns[: len(_AVERAGED)]]
-    return np.column_stack([*means, *columns[len(_AVERAGED) :], summed(slope)])
+    slopes = summed(
+        lambda profile, _: float(np.polyfit(profile.shares, profile.values["rate"], 1)[0])
+    )
+    return np.column_stack([*means, *columns[len(_AVERAGED) :], slopes])
 
 
 def _per_job(
@@ -433,11 +416,14 @@ class HeldOut(Predicted):
 
     Attributes:
         left_out: What was left out of the fit, the name of a job or of another group; shape (n,).
-        row: Index of the tested row; shape (n,).
+        row: Index of the row that is asked for; shape (n,).
+        tested: Which rows were not learned from: errors are of these, a split is chosen from all
+            of them; shape (n,).
     """
 
     left_out: Names
     row: npt.NDArray[np.int64]
+    tested: Mask
 
     def __len__(self) -> int:
         return len(self.row)
@@ -455,6 +441,7 @@ class HeldOut(Predicted):
         return HeldOut(
             left_out=self.left_out[which],
             row=self.row[which],
+            tested=self.tested[which],
             speed=self.speed[which],
             heads={name: values[which] for name, values in self.heads.items()},
         )
@@ -492,7 +479,10 @@ def leave_out(
 
     def answered(draw: Draw) -> HeldOut:
         fitted = learner(rows.take(draw.learned))
-        return predicted(fitted, rows if asked is None else asked, draw.asked, draw.name)
+        if asked is not None:
+            return predicted(fitted, asked, draw.asked, draw.name)
+        found = predicted(fitted, rows, draw.asked, draw.name)
+        return replace(found, tested=~draw.learned[draw.asked])
 
     # Threads: growing trees holds no lock of the interpreter, and learners cannot be pickled.
     side_by_side = _JOBLIB.Parallel(n_jobs=-1, prefer="threads", return_as="generator")
@@ -519,17 +509,21 @@ def leave_one_job_out(
     return leave_out(rows, learner, draws, progress, asked)
 
 
-def folds(groups: npt.NDArray[Any]) -> list[Draw]:
+def _folds(groups: npt.NDArray[Any]) -> list[Draw]:
     """Each group of rows, learned from the other groups; `groups` has that of each row."""
     return [Draw(str(group), groups != group, groups == group) for group in np.unique(groups)]
 
 
 def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
     """What a fitted learner expects of the rows of a mask, which it did not learn from."""
-    tested = np.flatnonzero(mask)
-    found = fitted(rows.take(tested))
+    row = np.flatnonzero(mask)
+    found = fitted(rows.take(row))
     return HeldOut(
-        left_out=np.full(len(tested), name), row=tested, speed=found.speed, heads=found.heads
+        left_out=np.full(len(row), name),
+        row=row,
+        tested=np.ones(len(row), dtype=bool),
+        speed=found.speed,
+        heads=found.heads,
     )
 
 
@@ -538,6 +532,7 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
     return HeldOut(
         left_out=np.concatenate([part.left_out for part in parts]),
         row=np.concatenate([part.row for part in parts]),
+        tested=np.concatenate([part.tested for part in parts]),
         speed=np.concatenate([part.speed for part in parts]),
         heads={n: np.concatenate([part.heads[n] for part in parts]) for n in parts[0].heads},
     )
@@ -559,19 +554,6 @@ AfterFit: TypeAlias = Callable[[], None]
 """Called after each fit."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """What a learner expects of rows under a protocol.
-
-    Attributes:
-        held_out: The predictions; a split is chosen from all of them.
-        tested: Which of them are of rows that were not learned from: errors are of these; (n,).
-    """
-
-    held_out: HeldOut
-    tested: Mask
-
-
 @dataclass(frozen=True, slots=True)
 class _EvaluationProtocol:
     """One way to part rows.
@@ -588,24 +570,13 @@ class _EvaluationProtocol:
         """How many fits it takes."""
         return sum(1 for _ in self.draws(rows))
 
-    def answer(self, rows: Rows, learner: Learner, tick: AfterFit) -> Answers:
+    def answer(self, rows: Rows, learner: Learner, tick: AfterFit) -> HeldOut:
         """What a learner expects of rows.
 
         Raises:
             InputError: a draw has nothing to learn from.
         """
-        return answer_draws(rows, learner, self.draws(rows), tick)
-
-
-def answer_draws(rows: Rows, learner: Learner, draws: Iterable[Draw], tick: AfterFit) -> Answers:
-    """What a learner expects, fitted once for each draw.
-
-    Raises:
-        InputError: a draw has nothing to learn from.
-    """
-    drawn = list(draws)
-    held_out = leave_out(rows, learner, drawn, lambda name, done, total: tick())
-    return Answers(held_out, np.concatenate([~draw.learned[draw.asked] for draw in drawn]))
+        return leave_out(rows, learner, [*self.draws(rows)], lambda name, done, total: tick())
 
 
 def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
@@ -655,7 +626,7 @@ def _tenths_of_pairs(rows: Rows) -> list[Draw]:
     """A tenth of the pairs at a time, each with all of its rows."""
     pairs, place = np.unique(rows.pair, return_inverse=True)
     order = np.random.default_rng(SEED).permutation(len(pairs))
-    return folds(np.array([f"fold {number % _FOLDS}" for number in order])[place])
+    return _folds(np.array([f"fold {number % _FOLDS}" for number in order])[place])
 
 
 BY_WORKLOAD = "by workload"
@@ -696,7 +667,7 @@ PROTOCOLS: Mapping[str, _EvaluationProtocol] = MappingProxyType(
             _EvaluationProtocol(
                 BY_GPU_MODEL,
                 "every pair on one GPU model, for each in turn, where there are two",
-                lambda rows: folds(rows.gpu_model),
+                lambda rows: _folds(rows.gpu_model),
             ),
             _EvaluationProtocol(
                 BY_PAIR,

@@ -170,7 +170,7 @@ def measured_so_far(
         InputError: nothing can be learned from the points.
     """
     data = make_data(pairs, profiled, references)
-    found = {(*pair.jobs, pair.gpu_model) for pair in data.pairs}
+    found = {m.pair for m in data.measurements}
     uses = {key: _use_of(profile) for key, profile in data.profiles.items()}
     profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
     # Recommendations leave no record; launches do, and they are what counts.

@@ -33,7 +33,6 @@ from advisor.predict.profiles import Floats, Profile, kind_of
 from advisor_models.one_window import (
     ERRORS,
     HEADS,
-    ErrorsFile,
     LeftOutJob,
     OneWindowManifest,
     OneWindowModel,
@@ -80,7 +79,7 @@ def write_one_window(
         StoreError: it cannot be written.
     """
     files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
-    errors = ErrorsFile(tuple(_left_out_errors(profiles)))
+    errors = {"left_out": [*_left_out_errors(profiles)]}
     files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
     manifest = OneWindowManifest(
         profiles=len(profiles),
@@ -89,10 +88,10 @@ def write_one_window(
         files=hashes(files),
     )
 
-    def parsed(_: Path, text: bytes) -> OneWindowManifest:
-        return read(OneWindowManifest, text)
-
-    write_model(folder, lambda to: write_parsed(to, files, manifest, parsed))
+    write_model(
+        folder,
+        lambda to: write_parsed(to, files, manifest, lambda _, text: read(OneWindowManifest, text)),
+    )
 
 
 def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -33,12 +34,11 @@ from advisor_training.evaluation import (
     PHYSICAL,
     Evaluation,
     Some,
-    choice_figures,
     errors_of_all_pairs,
-    find_choices,
     to_json,
 )
 from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
+from advisor_training.rows import flat
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
 
 BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
@@ -113,7 +113,7 @@ def to_svg(figure: Figure) -> str:
     rc_context, canvas_of = _matplotlib()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
         canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
-        draw(figure, canvas.add_subplot(), SVG_INK)
+        _draw(figure, canvas.add_subplot(), SVG_INK)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     text = sink.getvalue()
@@ -143,7 +143,7 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
         )
 
 
-def draw(figure: Figure, axes: Any, ink: Ink) -> None:
+def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
     """Draw a figure, with axes on the left and below only."""
     axes.patch.set_alpha(0)
     axes.tick_params(colors=ink.text)
@@ -194,7 +194,7 @@ def page(evaluation: Evaluation) -> str:
         evaluation=evaluation,
         headline=headline,
         sentences=sentences,
-        figures=figures(evaluation),
+        figures=_figures(evaluation),
         tables=[
             *printed_tables(evaluation, [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]),
             *(_worst_choices(evaluation, name) for name in HEADLINE),
@@ -204,35 +204,45 @@ def page(evaluation: Evaluation) -> str:
     )
 
 
-def figures(evaluation: Evaluation) -> list[Figure]:
+def _figures(evaluation: Evaluation) -> list[Figure]:
     """Predicted against measured: relative speeds, then power."""
-    found = evaluation.compared
-    speeds = np.concatenate(found.measured_speeds), np.concatenate(found.speeds)
-    power_w = found.measured_power_w, found.power_w
     return [
         Figure(
             "speeds",
             "Relative speeds of jobs in pairs, at the nine splits: predicted by a model that has "
             "not seen one of the two jobs, against measured. On the line both are the same.",
-            partial(_draw_scatter, *speeds, "relative speed"),
+            partial(_draw_scatter, *map(flat, evaluation.compared["speed"]), "relative speed"),
             0.8,
         ),
         Figure(
             "power",
             "The same for the power of the GPU.",
-            partial(_draw_scatter, *power_w, "power, W"),
+            partial(_draw_scatter, *evaluation.compared["power"], "power, W"),
             0.8,
         ),
     ]
 
 
-def _draw_scatter(measured: Floats, expected: Floats, what: str, axes: Any, ink: Ink) -> None:
+def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any, ink: Ink) -> None:
     both = np.concatenate([measured, expected])
     ends = [float(both.min()), float(both.max())]
     axes.plot(ends, ends, color=ink.text, linewidth=0.8)
     axes.scatter(measured, expected, s=5, color=BLUE, alpha=0.45, linewidths=0)
     axes.set_xlabel(f"measured {what}", color=ink.text)
     axes.set_ylabel(f"predicted {what}", color=ink.text)
+
+
+def _find_choices(
+    evaluation: Evaluation, method: str, objective: str, pairs: Some = "all"
+) -> ChoiceFigures | None:
+    """A method's choices over some pairs, a job left out at a time; None where it was not asked."""
+    return _choice_figures(evaluation, pairs).get((BY_WORKLOAD, method, objective))
+
+
+def _choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[Any]":
+    """`ChoiceFigures` over some pairs, by protocol, method and objective."""
+    rows = pd.DataFrame(evaluation.choices)
+    return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
 
 
 def said(evaluation: Evaluation) -> list[str]:
@@ -242,7 +252,7 @@ def said(evaluation: Evaluation) -> list[str]:
 
 
 def _headline(evaluation: Evaluation) -> str:
-    found = find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
+    found = _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
     if not found:
         return "No choice could be scored."
     return (
@@ -264,7 +274,7 @@ def _servers(evaluation: Evaluation) -> str:
         f"{words} {_between(found.saved)} ({found.choices} choices, {found.pairs} pairs, "
         f"{found.jobs} jobs; missed {found.missed.value if found.missed else 0:.0f} %)"
         for words, pairs in ways
-        if (found := find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
+        if (found := _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
     ]
     return f"It saves {', '.join(parts)}." if parts else ""
 
@@ -280,12 +290,12 @@ def _compared(evaluation: Evaluation) -> str:
     parts = [
         f"{words} {found.saved.value:+.1f} % (costs more in {found.loses.value:.0f} %)"
         for method, words in others.items()
-        if (found := find_choices(evaluation, method, DEFAULT_OBJECTIVE))
+        if (found := _find_choices(evaluation, method, DEFAULT_OBJECTIVE))
     ]
     ours = [
         f"{found.mean_percent:.1f} % by {name}"
         for name in HEADLINE
-        if (found := find_choices(evaluation, OURS, name))
+        if (found := _find_choices(evaluation, OURS, name))
     ]
     return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
 
@@ -382,10 +392,14 @@ def printed_tables(
             "Errors for jobs that were not seen, mean | median in %",
             ("method, pairs or rows, splits", "rows", "rate", "power"),
             [
-                (f"{r.method}, {r.pairs}, {r.splits}", str(r.errors.rows), *_error_cells(r.errors))
-                for r in evaluation.errors
-                if r.protocol == BY_WORKLOAD and r.method in (OURS, PHYSICAL)
-                if r.splits == "nine" or (r.method, r.pairs) == (OURS, "all")
+                (
+                    f"{row['method']}, {row['pairs']}, {row['splits']}",
+                    str(row["errors"].rows),
+                    *_error_cells(row["errors"]),
+                )
+                for row in evaluation.errors
+                if row["protocol"] == BY_WORKLOAD and row["method"] in (OURS, PHYSICAL)
+                if row["splits"] == "nine" or (row["method"], row["pairs"]) == (OURS, "all")
             ],
         ),
         # How much the intervals hold of jobs that took no part in making them.
@@ -426,7 +440,7 @@ def printed_tables(
 
 def _unseen_jobs(evaluation: Evaluation) -> TextTable:
     """Every method and rule by energy for the same work, a job left out at a time."""
-    found = choice_figures(evaluation).xs(
+    found = _choice_figures(evaluation).xs(
         (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
     )
     best_first = sorted(found.items(), key=lambda row: -row[1].saved.value)
@@ -451,7 +465,7 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
 
 def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
+    cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
@@ -465,7 +479,7 @@ def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTabl
 
 def _protocols(evaluation: Evaluation) -> TextTable:
     """Each method under each protocol: what it saves, and how far it is off."""
-    found, errors = choice_figures(evaluation), errors_of_all_pairs(evaluation)
+    found, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     return TextTable(
         "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "

@@ -66,6 +66,7 @@ from advisor_models.registry import (
 from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
 from advisor_training.rows import (
     LeftOut,
+    PointSet,
     Rows,
     job_classes,
     measurement_of,
@@ -92,47 +93,7 @@ POINTS = "points.json"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointSet:
-    """Points of all kinds.
-
-    Attributes:
-        profiled: Jobs alone at all shares.
-        references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
-    """
-
-    pairs: tuple[PairPoint, ...] = ()
-    profiled: tuple[SoloPoint, ...] = ()
-    references: tuple[SoloPoint, ...] = ()
-
-    def __iter__(self) -> Iterator[Point]:
-        yield from self.pairs
-        yield from self.profiled
-        yield from self.references
-
-    def __or__(self, more: "PointSet") -> "PointSet":
-        """The points of both, each once."""
-        return PointSet(
-            pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
-            profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
-            references=tuple(dict.fromkeys((*self.references, *more.references))),
-        )
-
-    def where(self, wanted: Callable[[Point], bool]) -> "PointSet":
-        """Those points of each kind that are wanted."""
-        return PointSet(
-            pairs=tuple(filter(wanted, self.pairs)),
-            profiled=tuple(filter(wanted, self.profiled)),
-            references=tuple(filter(wanted, self.references)),
-        )
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """`point_id` of every point of all kinds."""
-        return frozenset(point.point_id for point in self)
-
-
-def measurements(rows: Rows) -> list[tuple[str, ...]]:
+def _measurements(rows: Rows) -> list[tuple[str, ...]]:
     """Which measurement each row is of: both jobs, GPU model, card and run."""
     names = zip(rows.job_a, rows.job_b, rows.gpu_model, rows.card, rows.run, strict=True)
     return [tuple(map(str, name)) for name in names]
@@ -143,16 +104,15 @@ class Collected:
     """What there is to learn from.
 
     Attributes:
-        own: Measured at this site, or observed there in launches.
+        own: Measured at this site, or observed there in launches; of launches that teach nothing
+            no point is made, and they are left out.
         bundled: What the model of the package was learned from.
         with_bundled: Whether a challenger learns from the bundled pairs, too.
-        launches_left_out: Launches that teach nothing, and why; no point is made of them.
     """
 
     own: PointSet
     bundled: PointSet
     with_bundled: bool = True
-    launches_left_out: tuple[LeftOut, ...] = ()
 
     @property
     def candidates(self) -> PointSet:
@@ -183,12 +143,7 @@ def collect(
     seen = store.observations() if with_launches else []
     borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
     taught = taught_here(seen, [*measured.profiled, *borrowed], home)
-    return Collected(
-        own=measured | PointSet(pairs=taught.points, references=taught.references),
-        bundled=bundled,
-        with_bundled=with_bundled,
-        launches_left_out=taught.left_out,
-    )
+    return Collected(own=measured | taught, bundled=bundled, with_bundled=with_bundled)
 
 
 def bundled_points() -> PointSet:
@@ -651,7 +606,7 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
     for point in points.pairs:
         key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
         begun[key] = min(begun.get(key, at), at)
-    at = [begun[key] for key in measurements(rows)]
+    at = [begun[key] for key in _measurements(rows)]
     days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
     return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
 
@@ -690,7 +645,7 @@ def _compare_with(
     solos = whole_gpu((*points.references, *points.profiled))
     known = learned.ids
     new = {measurement_of(p) for p in points.pairs if p.point_id not in known}
-    newest = np.array([key in new for key in measurements(rows)])
+    newest = np.array([key in new for key in _measurements(rows)])
     row, classes = tests["row"].to_numpy(), job_classes(solos)
     models = rows.gpu_model[row]
     keys = zip(models.tolist(), tests["left_out"].tolist(), strict=True)
@@ -753,21 +708,6 @@ class RetrainReport:
             reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
             line += f", {out} left out: {reasons}"
         return line
-
-
-@dataclass(frozen=True, slots=True)
-class _LastRun:
-    """What a run had looked at.
-
-    Attributes:
-        points_sha256: Of all points that were there, refused ones among them.
-        at: When, ISO 8601, UTC.
-        why: How it ended.
-    """
-
-    points_sha256: str
-    at: str
-    why: str
 
 
 @contextmanager
@@ -845,16 +785,16 @@ def _run(
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
-        launches_left_out=collected.launches_left_out,
+        launches_left_out=collected.own.left_out,
     )
     if collected.candidates.ids <= learned.ids:
         return nothing
     points_sha256 = dataset_sha256(collected.candidates)
-    last: _LastRun | None = None
+    last: dict[str, str] = {}
     with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
-        last = read(_LastRun, (folder / "last.json").read_bytes())
-    if last is not None and last.points_sha256 == points_sha256:
-        return replace(nothing, why=f"nothing new since {last.at}, when it was: {last.why}")
+        last = read(dict[str, str], (folder / "last.json").read_bytes())
+    if last.get("points_sha256") == points_sha256:
+        return replace(nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}")
     sifted = sift(collected, learned, now)
     report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
     report = _challenged(
@@ -862,7 +802,8 @@ def _run(
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
-        run = _LastRun(points_sha256, report.at, report.why)
+        # The hash is of all points that were there, refused ones among them.
+        run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
         replace_file(folder / "last.json", write(run).encode() + b"\n")
     # Those of other makers stay.
     made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]

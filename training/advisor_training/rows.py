@@ -48,7 +48,7 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.rows import flat as flat_row, flat_name, to_row
-from advisor.predict.features import Float32s, demanded_power_w, power_limit_w, side
+from advisor.predict.features import demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
@@ -126,12 +126,12 @@ def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
 
 
-def references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
+def _references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
     """Those that can be divided by, by name of job."""
     return grouped(whole_gpu(solos), lambda solo: solo.job)
 
 
-def references_of(
+def _references_of(
     point: PairPoint, references: Mapping[str, Sequence[SoloPoint]]
 ) -> list[SoloReference | None]:
     """What each job of a point does alone; None where nobody measured it."""
@@ -338,6 +338,11 @@ class Measurement:
     observed: bool = False
 
     @property
+    def pair(self) -> tuple[str, str, str]:
+        """Both jobs, and the GPU model: several measurements can be of one pair."""
+        return (*self.jobs, self.gpu_model)
+
+    @property
     def is_full(self) -> bool:
         """Whether enough of the nine splits are there for their best to be an oracle.
 
@@ -367,15 +372,6 @@ BASELINES: Mapping[str, Callable[[Measurement], SplitResult | None]] = {
 """What a split is compared with, by name; None: it was not measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredPair:
-    """All measurements of two jobs on one GPU model, the one with the most points first."""
-
-    jobs: tuple[str, str]
-    gpu_model: str
-    measurements: tuple[Measurement, ...]
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class LeftOut:
     """Points that the analysis does not use, and why."""
@@ -384,18 +380,18 @@ class LeftOut:
     points: int
 
 
-def make_pairs(
+def make_measurements(
     points: Iterable[PairPoint], solos: Iterable[SoloPoint], *, full: bool = True
-) -> tuple[list[MeasuredPair], list[LeftOut]]:
-    """The pairs by name, and what is left out.
+) -> tuple[list[Measurement], list[LeftOut]]:
+    """Measurements by pair, those with most points first, and what is left out.
 
     Jobs alone on the whole GPU are the references. `full` leaves out measurements whose best split
     would be no oracle (`Measurement.is_full`); each of their splits can be learned from all the
     same.
     """
     left_out: Counter[str] = Counter()
-    references = references_by_job(solos)
-    pairs: dict[tuple[tuple[str, str], str], list[Measurement]] = {}
+    references = _references_by_job(solos)
+    found: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
         faults = {
@@ -414,16 +410,9 @@ def make_pairs(
         elif full and not made.is_full:
             left_out[_NOT_FULL] += len(group)
         else:
-            pairs.setdefault((made.jobs, made.gpu_model), []).append(made)
+            found.append(made)
     return (
-        [
-            MeasuredPair(
-                jobs,
-                gpu_model,
-                tuple(sorted(found, key=lambda m: (-m.points, m.run, m.gpu_uuid))),
-            )
-            for (jobs, gpu_model), found in sorted(pairs.items())
-        ],
+        sorted(found, key=lambda m: (m.pair, -m.points, m.run, m.gpu_uuid)),
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
 
@@ -435,7 +424,7 @@ def _measurement(
     point = group[0]
     job_a, job_b = point.jobs
     solos: list[SoloReference] = []
-    for job, solo in zip(point.jobs, references_of(point, references), strict=True):
+    for job, solo in zip(point.jobs, _references_of(point, references), strict=True):
         if solo is None:
             return f"no solo point of {job} on the whole {point.gpu_model}"
         if solo.slowdown > LARGEST_SLOWDOWN:
@@ -495,23 +484,6 @@ SOME = "some"
 are learned from, and neither choices nor errors are scored on them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _HeadRows:
-    """What a head takes of n rows; a part is a job of the pair, or the pair.
-
-    Attributes:
-        features: Shape (n, parts, features).
-        prior: Shape (n, parts), in the unit of the head.
-    """
-
-    features: Float32s
-    prior: Floats
-
-    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "_HeadRows":
-        """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        return _HeadRows(self.features[which], self.prior[which])
-
-
 def flat(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """All of the first part, then all of the second: (n, parts, ...) to (parts x n, ...)."""
     return np.concatenate(list(np.moveaxis(values, 1, 0)))
@@ -539,10 +511,13 @@ class Rows:
       whole GPU, same card and run; `profile_power_a_w`: that power in the job's profile.
     - `power_limit_w`: limit of the card, W; infinite where it is not known.
     - `weight`: what the row counts in training: 1 if measured or of a launch.
+
+    `heads` has for each head the prior, in the unit of the head, and then the features of each
+    part; a part is a job of the pair, or the pair. Shape (n, parts, 1 + features).
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
-    heads: Mapping[str, _HeadRows]
+    heads: Mapping[str, Floats]
 
     def __len__(self) -> int:
         return len(self.columns["power_w"])
@@ -571,7 +546,7 @@ class Rows:
 
     def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
-        heads = {name: seen.take(which) for name, seen in self.heads.items()}
+        heads = {name: values[which] for name, values in self.heads.items()}
         return Rows({name: values[which] for name, values in self.columns.items()}, heads)
 
     def assign(self, **columns: npt.NDArray[Any]) -> "Rows":
@@ -580,7 +555,7 @@ class Rows:
 
 
 def make_rows(
-    pairs: Iterable[MeasuredPair],
+    measurements: Iterable[Measurement],
     profiles: Mapping[tuple[str, str], Profile],
     heads: Sequence[Head] = HEADS,
 ) -> Rows:
@@ -590,22 +565,24 @@ def make_rows(
         InputError: there is none.
     """
     tables: list[dict[str, npt.NDArray[Any]]] = []
-    blocks: dict[str, list[_HeadRows]] = {head.name: [] for head in heads}
-    for number, pair in enumerate(_with_profiles(pairs, profiles)):
-        a, b = (profiles[job, pair.gpu_model] for job in pair.jobs)
-        for m in pair.measurements:
-            shares = np.array([split.shares for _, split in _splits(m)]).T
-            sides = side(a, shares[0]), side(b, shares[1])
-            for head in heads:
-                features, priors = inputs_of(head, sides)
-                parts = np.stack(np.split(features, len(priors)), axis=1)
-                blocks[head.name].append(_HeadRows(parts, np.stack(priors, axis=1)))
-            values = _columns(m, (a, b)) | {
-                "measurement": len(tables),
-                "pair": number,
-                "power_limit_w": power_limit_w(sides),
-            }
-            tables.append({n: np.broadcast_to(v, shares.shape[1]) for n, v in values.items()})
+    blocks: dict[str, list[Floats]] = {head.name: [] for head in heads}
+    numbers: dict[tuple[str, str, str], int] = {}
+    for m in measurements:
+        if not _is_profiled(m, profiles):
+            continue
+        a, b = (profiles[job, m.gpu_model] for job in m.jobs)
+        shares = np.array([split.shares for _, split in _splits(m)]).T
+        sides = side(a, shares[0]), side(b, shares[1])
+        for head in heads:
+            features, priors = inputs_of(head, sides)
+            parts = zip(priors, np.split(features, len(priors)), strict=True)
+            blocks[head.name].append(np.stack([*map(np.column_stack, parts)], axis=1))
+        values = _columns(m, (a, b)) | {
+            "measurement": len(tables),
+            "pair": numbers.setdefault(m.pair, len(numbers)),
+            "power_limit_w": power_limit_w(sides),
+        }
+        tables.append({n: np.broadcast_to(v, shares.shape[1]) for n, v in values.items()})
     if not tables:
         raise InputError(
             "no measured pair has profiles of both its jobs",
@@ -613,29 +590,14 @@ def make_rows(
         )
     return Rows(
         {name: np.concatenate([table[name] for table in tables]) for name in tables[0]},
-        {
-            name: _HeadRows(
-                np.concatenate([block.features for block in found]),
-                np.concatenate([block.prior for block in found]),
-            )
-            for name, found in blocks.items()
-        },
+        {name: np.concatenate(of_head) for name, of_head in blocks.items()},
     )
 
 
-def _with_profiles(
-    pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
-) -> Iterator[MeasuredPair]:
-    """The pairs with those measurements only whose splits lie within the profiles of both jobs."""
-    for pair in pairs:
-        a, b = (profiles.get((job, pair.gpu_model)) for job in pair.jobs)
-        if a is None or b is None:
-            continue
-        within = tuple(
-            m for m in pair.measurements if all(is_within(split, (a, b)) for _, split in _splits(m))
-        )
-        if within:
-            yield replace(pair, measurements=within)
+def _is_profiled(m: Measurement, profiles: Mapping[tuple[str, str], Profile]) -> bool:
+    """Whether its splits lie within the profiles of both jobs."""
+    a, b = (profiles.get((job, m.gpu_model)) for job in m.jobs)
+    return a is not None and b is not None and all(is_within(s, (a, b)) for _, s in _splits(m))
 
 
 def _splits(m: Measurement) -> list[tuple[_SplitKind, Split]]:
@@ -700,7 +662,6 @@ class Data:
             have it now.
     """
 
-    pairs: tuple[MeasuredPair, ...]
     rows: Rows
     measurements: tuple[Measurement, ...]
     profiles: Mapping[tuple[str, str], Profile]
@@ -736,7 +697,7 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    found, unused = make_pairs(points, [*references, *profiled], full=False)
+    found, unused = make_measurements(points, [*references, *profiled], full=False)
     if not found:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
@@ -744,47 +705,39 @@ def make_data(
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
     profiles = make_profiles(profiled)
-    pairs = tuple(_with_profiles(found, profiles))
-    above_w = active_idle_fill(pairs, profiles)
+    measurements = tuple(m for m in found if _is_profiled(m, profiles))
+    above_w = active_idle_fill(measurements, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
-    rows = make_rows(pairs, profiles)
-    missing = _points(found) - _points(pairs)
+    rows = make_rows(measurements, profiles)
+    missing = sum(m.points for m in found) - sum(m.points for m in measurements)
     without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
-        pairs=pairs,
         rows=rows,
-        measurements=tuple(m for pair in pairs for m in pair.measurements),
+        measurements=measurements,
         profiles=profiles,
         active_idle_fill=above_w,
         left_out=(*left_out, *unused, *without),
     )
 
 
-def _points(pairs: Iterable[MeasuredPair]) -> int:
-    return sum(m.points for pair in pairs for m in pair.measurements)
-
-
 def active_idle_fill(
-    pairs: Sequence[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+    measurements: Sequence[Measurement], profiles: Mapping[tuple[str, str], Profile]
 ) -> dict[str, float]:
     """What to add to idle power, as `with_active_idle` takes it: of all, and of each GPU model.
 
     Cards of one model are alike in it, those of two are not: 58 W on H100, 30 W on H200
     (docs/measurements/model.md). A GPU model of which no pair tells has that of all.
     """
-    models = sorted({pair.gpu_model for pair in pairs})
     of_models = {
-        active_idle_above_of(model): active_idle_above_w(
-            [pair for pair in pairs if pair.gpu_model == model], profiles
-        )
-        for model in models
+        active_idle_above_of(model): active_idle_above_w(of_model, profiles)
+        for model, of_model in sorted(grouped(measurements, lambda m: m.gpu_model).items())
     }
     known = {name: above_w for name, above_w in of_models.items() if above_w > 0}
-    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(pairs, profiles)} | known
+    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | known
 
 
 def active_idle_above_w(
-    pairs: Iterable[MeasuredPair], profiles: Mapping[tuple[str, str], Profile]
+    measurements: Iterable[Measurement], profiles: Mapping[tuple[str, str], Profile]
 ) -> float:
     """What to add to idle power, so that added powers are off by least below the limit, W.
 
@@ -793,9 +746,8 @@ def active_idle_above_w(
     """
     found = [
         gap
-        for pair in pairs
-        for m in pair.measurements
-        for gap in _gaps(m, *(profiles[job, pair.gpu_model] for job in pair.jobs))
+        for m in measurements
+        for gap in _gaps(m, *(profiles[job, m.gpu_model] for job in m.jobs))
     ]
     if not found:
         return 0.0
@@ -839,26 +791,54 @@ OF_LAUNCHES = "of launches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPoints:
-    """Points that passed every cross-check.
+class PointSet:
+    """Points of all kinds.
 
     Attributes:
         pairs: Two jobs together.
-        profiled: Jobs alone at all shares, doubtful ones too, since `make_profiles` takes them
-            where a share has no others; none of which the results are wrong.
-        references: Jobs alone on the whole GPU in the runs of the pairs, where they are others.
-        left_out: What did not pass.
+        profiled: Jobs alone at all shares. Of points that passed every cross-check doubtful ones
+            are here, too, since `make_profiles` takes them where a share has no others; none of
+            which the results are wrong.
+        references: Jobs alone on the whole GPU in the runs of the pairs, where those are others.
+        left_out: What else there was, and why it is not here.
     """
 
-    pairs: tuple[PairPoint, ...]
-    profiled: tuple[SoloPoint, ...]
-    references: tuple[SoloPoint, ...]
-    left_out: tuple[LeftOut, ...]
-    sources: tuple[PointsSource, ...]
+    pairs: tuple[PairPoint, ...] = ()
+    profiled: tuple[SoloPoint, ...] = ()
+    references: tuple[SoloPoint, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    sources: tuple[PointsSource, ...] = ()
+
+    def __iter__(self) -> Iterator[PairPoint | SoloPoint]:
+        yield from self.pairs
+        yield from self.profiled
+        yield from self.references
+
+    def __or__(self, more: "PointSet") -> "PointSet":
+        """The points of both, each once."""
+        return PointSet(
+            pairs=tuple(dict.fromkeys((*self.pairs, *more.pairs))),
+            profiled=tuple(dict.fromkeys((*self.profiled, *more.profiled))),
+            references=tuple(dict.fromkeys((*self.references, *more.references))),
+            left_out=(*self.left_out, *more.left_out),
+        )
+
+    def where(self, wanted: Callable[[PairPoint | SoloPoint], bool]) -> "PointSet":
+        """Those points of each kind that are wanted."""
+        return PointSet(
+            pairs=tuple(filter(wanted, self.pairs)),
+            profiled=tuple(filter(wanted, self.profiled)),
+            references=tuple(filter(wanted, self.references)),
+        )
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """`point_id` of every point of all kinds."""
+        return frozenset(point.point_id for point in self)
 
 
-def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints | None:
-    """The points of this host's store; None where it has no pairs.
+def read_own(settings: Settings, *, with_bundled: bool = False) -> PointSet | None:
+    """The checked points of this host's store; None where it has no pairs.
 
     Jobs that have no profile of their own get the bundled one of that GPU model.
 
@@ -879,10 +859,8 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> CheckedPoints
     return _checked(pairs, [*solos, *borrowed], (), sources)
 
 
-def read_measured(
-    pairs: Path | None, solo: Path | None, *, with_bundled: bool = False
-) -> CheckedPoints:
-    """Pair points and solo points of files; of those not given, the bundled ones.
+def read_measured(pairs: Path | None, solo: Path | None, *, with_bundled: bool = False) -> PointSet:
+    """Checked pair and solo points of files; of those not given, the bundled ones.
 
     Raises:
         InputError: a file cannot be read, or has points of the other kind.
@@ -905,7 +883,7 @@ def read_measured(
     )
 
 
-def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
+def with_launches(measured: PointSet, settings: Settings) -> PointSet:
     """The same points, and those that launches in this host's store make, where there are any.
 
     Raises:
@@ -920,11 +898,11 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
     borrowed = profiles_that_lack(seen, measured.profiled, bundled_solo_points())
     profiled = (*measured.profiled, *right_ones(with_solo_flags(borrowed)))
     taught = taught_here(seen, profiled, settings.home)
-    if not taught.points:
+    if not taught.pairs:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
-    of_launches = _checked(taught.points, profiled, taught.references, ())
-    counts = PointsSource(OF_LAUNCHES, len(taught.points), len(taught.references))
-    return CheckedPoints(
+    of_launches = _checked(taught.pairs, profiled, taught.references, ())
+    counts = PointsSource(OF_LAUNCHES, len(taught.pairs), len(taught.references))
+    return PointSet(
         pairs=(*measured.pairs, *of_launches.pairs),
         profiled=profiled,
         references=(*measured.references, *of_launches.references),
@@ -935,7 +913,7 @@ def with_launches(measured: CheckedPoints, settings: Settings) -> CheckedPoints:
 
 def with_all_bundled(
     pairs: Sequence[PairPoint], solos: Sequence[SoloPoint], source: PointsSource
-) -> CheckedPoints:
+) -> PointSet:
     """These points and all bundled ones, each once."""
     more_pairs, more_solos = bundled_pair_points(), bundled_solo_points()
     bundled = PointsSource(BUNDLED, len(more_pairs), len(more_solos))
@@ -952,19 +930,19 @@ def _checked(
     profiled: Sequence[SoloPoint],
     references: Sequence[SoloPoint],
     sources: tuple[PointsSource, ...],
-) -> CheckedPoints:
+) -> PointSet:
     solos, together = with_solo_flags(undisputed(profiled)), undisputed(pairs)
     disputed = len(profiled) - len(solos) + len(pairs) - len(together)
-    selection = select(with_pair_flags(together, solos))
-    return CheckedPoints(
-        pairs=selection.points,
+    usable, flagged = select(with_pair_flags(together, solos))
+    return PointSet(
+        pairs=tuple(usable),
         profiled=right_ones(solos),
         references=right_ones(references),
         left_out=(
             *([LeftOut("unlike copies of a window", disputed)] if disputed else ()),
             *(
                 LeftOut(f"pair points flagged {flag}", count)
-                for flag, count in sorted(selection.left_out.items())
+                for flag, count in sorted(flagged.items())
             ),
         ),
         sources=sources,
@@ -1000,46 +978,45 @@ seconds (`SETTLE_S`) are in no mean, so jobs must have run together for 8 s."""
 _LIMITED = ("mps", "cu_mask")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Teaching:
-    """What launches teach.
-
-    Attributes:
-        points: A pair point of each launch that can be learned from; its `source` says so.
-        references: What went on alone on the whole GPU after another job had ended.
-    """
-
-    points: tuple[PairPoint, ...]
-    references: tuple[SoloPoint, ...]
-    left_out: tuple[LeftOut, ...]
-
-
 def teach(
     observations: Iterable[Observation],
     solo_points: Iterable[SoloPoint],
     checks: Mapping[str, CheckedCounts] | None = None,
-) -> Teaching:
-    """What launches teach; the same one given twice teaches once.
+) -> PointSet:
+    """A pair point of each launch that teaches, and references of those that went on alone.
+
+    The same launch given twice teaches once. The `source` of a point says that it is of a launch.
 
     What a job reported alone at a count goes before the checks of its GPU model, and a job that is
     not the one that was profiled teaches nothing.
     """
-    known = _Known(tuple(solo_points), checks or {})
+    in_time = sorted(solo_points, key=lambda point: point.started_at)
+    solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
     left_out: Counter[str] = Counter()
     taught: list[Observation] = []
-    for seen in map(known.completed, {seen.point_id: seen for seen in observations}.values()):
-        if reason := _fault(seen) or known.fault(seen):
+    for given in {seen.point_id: seen for seen in observations}.values():
+        check = (checks or {}).get(given.gpu_model)
+        # Older versions did not keep the units of a GPU.
+        units_total = given.units_total or (check and check.units_total)
+        seen = replace(given, units_total=units_total)
+        alone = [(part, solos.get((part.job, seen.gpu_model), ())) for part in seen.parts]
+        reason = _fault(seen)
+        if not reason and any(_has_changed(*of_part) for of_part in alone):
+            reason = "launches of a job that is not the one that was profiled"
+        if not reason and any(_is_unread(part, seen, its, check) for part, its in alone):
+            reason = "launches at a count that is not safe, whose results were not read"
+        if reason:
             left_out[reason] += 1
         else:
             taught.append(seen)
-    return Teaching(
-        points=tuple(map(_point, taught)),
+    return PointSet(
+        pairs=tuple(map(_point, taught)),
         references=tuple(point for seen in taught for point in _references(seen)),
         left_out=tuple(sorted(LeftOut(reason, count) for reason, count in left_out.items())),
     )
 
 
-def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> Teaching:
+def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> PointSet:
     """What launches teach at the site that keeps its checks of counts in `home`.
 
     Raises:
@@ -1086,40 +1063,24 @@ def _settled_s(seen: Observation) -> float:
     return seen.overlap_s - SETTLE_S if seen.settled_s is None else seen.settled_s
 
 
-class _Known:
-    """What is known of jobs by their points alone, and by checks."""
+def _has_changed(part: ObservedPart, alone: Iterable[SoloPoint]) -> bool:
+    """Whether it is another job than its newest points alone are of."""
+    hashes = [point.job_hash for point in alone if point.job_hash]
+    return bool(hashes) and part.job_hash not in (None, hashes[-1])
 
-    def __init__(self, solos: Sequence[SoloPoint], checks: Mapping[str, CheckedCounts]) -> None:
-        self._checks = checks
-        in_time = sorted(solos, key=lambda point: point.started_at)
-        self._solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
 
-    def completed(self, seen: Observation) -> Observation:
-        """With the units of its GPU, which older versions did not keep."""
-        check = self._checks.get(seen.gpu_model)
-        if seen.units_total or check is None:
-            return seen
-        return replace(seen, units_total=check.units_total)
-
-    def fault(self, seen: Observation) -> str | None:
-        """Why a launch teaches nothing by what is known of its jobs; None where it does."""
-        if any(self._has_changed(part, seen.gpu_model) for part in seen.parts):
-            return "launches of a job that is not the one that was profiled"
-        if any(self._is_unread(part, seen) for part in seen.parts):
-            return "launches at a count that is not safe, whose results were not read"
-        return None
-
-    def _has_changed(self, part: ObservedPart, gpu_model: str) -> bool:
-        hashes = [p.job_hash for p in self._solos.get((part.job, gpu_model), ()) if p.job_hash]
-        return bool(hashes) and part.job_hash not in (None, hashes[-1])
-
-    def _is_unread(self, part: ObservedPart, seen: Observation) -> bool:
-        if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
-            return False
-        right, wrong = own_results(self._solos.get((part.job, seen.gpu_model), ()))
-        host = self._checks.get(seen.gpu_model)
-        total = host.units_total if host else seen.units_total or part.units
-        return part.units in Safety(units_total=total, host=host, right=right, wrong=wrong).unsafe
+def _is_unread(
+    part: ObservedPart,
+    seen: Observation,
+    alone: Iterable[SoloPoint],
+    check: CheckedCounts | None,
+) -> bool:
+    """Whether nobody read results that may be wrong at its count of units."""
+    if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
+        return False
+    right, wrong = own_results(alone)
+    total = check.units_total if check else seen.units_total or part.units
+    return part.units in Safety(units_total=total, host=check, right=right, wrong=wrong).unsafe
 
 
 def _origin(seen: Observation) -> dict[str, Any]:
@@ -1210,7 +1171,7 @@ def load_dataset(
     own = _NAMED.get(str(which))
     points = own() if own else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
-    solos = references_by_job(_alone_of(solo)) if are_together else None
+    solos = _references_by_job(_alone_of(solo)) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
 
 
@@ -1232,18 +1193,16 @@ def _relative(
 ) -> Iterator[tuple[str, Any]]:
     parts: list[PartResult] = []
     for number, (part, solo) in enumerate(
-        zip(point.parts, references_of(point, solos), strict=True), start=1
+        zip(point.parts, _references_of(point, solos), strict=True), start=1
     ):
-        told = _told(part.rate, solo)
         yield flat_name("solo_rate", number), solo and solo.rate
         yield flat_name("solo_power_w", number), solo and solo.power_w
-        yield flat_name("speed", number), told and told.speed
-        parts += [told] if told else []
+        speed = None
+        if part.rate is not None and solo is not None:
+            parts.append(PartResult(part.rate, solo.rate, solo.power_w))
+            speed = parts[-1].speed
+        yield flat_name("speed", number), speed
     saved = None
     if point.power_w and len(parts) == len(point.parts):
         saved = SplitResult(tuple(parts), point.power_w).energy_saved
     yield "energy_saved", saved
-
-
-def _told(rate: float | None, solo: SoloReference | None) -> PartResult | None:
-    return None if rate is None or solo is None else PartResult(rate, solo.rate, solo.power_w)

@@ -32,6 +32,7 @@ from advisor.core.objectives import (
     SplitResult,
     best,
 )
+from advisor.core.records import grouped
 from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request, floor, violations
 from advisor.predict.predictions import (
@@ -46,11 +47,10 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Floats, Profile, kind_of, of_job
 from advisor_models.registry import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.intervals import bounds_of, residuals_of
-from advisor_training.learners import SEED, SPEED_LEARNER, Answers, HeadLearner, HeldOut, Mask
+from advisor_training.learners import SEED, SPEED_LEARNER, HeadLearner, HeldOut, Mask
 from advisor_training.rows import (
     BASELINES,
     Data,
-    MeasuredPair,
     Measurement,
     ResultsBySplit,
     Rows,
@@ -134,14 +134,14 @@ class Ceiling:
 _Take: TypeAlias = tuple[str, ResultsBySplit]
 
 
-def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceiling | None:
+def noise_ceiling(measurements: Iterable[Measurement], objective: Objective) -> Ceiling | None:
     """The ceiling over all pairs with two takes or more; None where there are none."""
     by_pair = [
         _alike(
-            [(m.gpu_uuid, results) for m in pair.measurements for results in m.repeats],
-            pair.jobs[0] == pair.jobs[1],
+            [(m.gpu_uuid, results) for m in of_pair for results in m.repeats],
+            beside_itself=pair[0] == pair[1],
         )
-        for pair in pairs
+        for pair, of_pair in grouped(measurements, lambda m: m.pair).items()
     ]
     takes = [found for groups in by_pair for found in groups]
     scores = [score for found in takes for score in _scores(found, objective)]
@@ -163,7 +163,7 @@ def noise_ceiling(pairs: Iterable[MeasuredPair], objective: Objective) -> Ceilin
     )
 
 
-def _alike(takes: Sequence[_Take], beside_itself: bool) -> list[list[_Take]]:
+def _alike(takes: Sequence[_Take], *, beside_itself: bool) -> list[list[_Take]]:
     """Takes in groups, two or more in each, that have enough of the nine splits in common."""
     groups: list[list[_Take]] = []
     for take in takes:
@@ -285,48 +285,38 @@ class Errors:
     speeds_sum: Error | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExpectedAndMeasured:
-    """Expected and measured values of tested rows, each shape (n,)."""
+def compare(
+    data: Data, held_out: HeldOut, which: Mask
+) -> Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]:
+    """Expected and measured values of some of the predictions; `which` is a mask of these.
 
-    speeds: tuple[Floats, Floats]
-    measured_speeds: tuple[Floats, Floats]
-    rates: tuple[Floats, Floats]
-    measured_rates: tuple[Floats, Floats]
-    power_w: Floats
-    measured_power_w: Floats
-
-
-def compare(data: Data, held_out: HeldOut, which: Mask) -> ExpectedAndMeasured:
-    """Expected and measured values of some of the predictions; `which` is a mask of these."""
+    Shape of speeds and rates (n, 2), of the power, W, (n,).
+    """
     rows = data.rows.take(held_out.row[which])
-    speeds = held_out.speed[which, 0], held_out.speed[which, 1]
-    models = rows.gpu_model.tolist()
-    whole = [
-        np.array([data.profiles[key].whole_gpu_rate for key in zip(jobs, models, strict=True)])
-        for jobs in (rows.job_a.tolist(), rows.job_b.tolist())
-    ]
-    return ExpectedAndMeasured(
-        speeds,
-        (rows.speed_a, rows.speed_b),
-        (speeds[0] * whole[0], speeds[1] * whole[1]),
-        (rows.speed_a * rows.solo_rate_a, rows.speed_b * rows.solo_rate_b),
-        held_out.power_w[which],
-        rows.power_w,
-    )
+    keys = zip([*rows.job_a, *rows.job_b], [*rows.gpu_model] * 2, strict=True)
+    whole = np.array([data.profiles[key].whole_gpu_rate for key in keys]).reshape(2, -1).T
+    measured = np.column_stack([rows.speed_a, rows.speed_b])
+    alone = np.column_stack([rows.solo_rate_a, rows.solo_rate_b])
+    expected = held_out.speed[which]
+    return {
+        "speed": (expected, measured),
+        "rate": (expected * whole, measured * alone),
+        "power": (held_out.power_w[which], rows.power_w),
+    }
 
 
-def errors_of(data: Data, answers: Answers, which: Mask) -> Errors:
+def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
     """Errors over the tested ones of the rows of a mask."""
-    asked = answers.tested & which[answers.held_out.row]
-    found = compare(data, answers.held_out, asked)
+    asked = held_out.tested & which[held_out.row]
+    found = compare(data, held_out, asked)
+    (rates, measured_rates), (speeds, measured_speeds) = found["rate"], found["speed"]
     return Errors(
         rows=int(asked.sum()),
-        rate=error(np.concatenate(found.rates), np.concatenate(found.measured_rates)),
-        speed=error(np.concatenate(found.speeds), np.concatenate(found.measured_speeds)),
-        power=error(found.power_w, found.measured_power_w),
-        rates_sum=error(np.add(*found.rates), np.add(*found.measured_rates)),
-        speeds_sum=error(np.add(*found.speeds), np.add(*found.measured_speeds)),
+        rate=error(flat(rates), flat(measured_rates)),
+        speed=error(flat(speeds), flat(measured_speeds)),
+        power=error(*found["power"]),
+        rates_sum=error(rates.sum(axis=1), measured_rates.sum(axis=1)),
+        speeds_sum=error(speeds.sum(axis=1), measured_speeds.sum(axis=1)),
     )
 
 
@@ -630,18 +620,6 @@ def _in_scope(name: str, scope: CandidateScope) -> bool:
     return "/" in name or others.get(name, False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Over:
-    """Gain over one baseline in percent, of this many choices.
-
-    The mean of ratios hangs on few pairs in which the baseline starves a job; the median does not.
-    """
-
-    choices: int
-    mean_percent: float
-    median_percent: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceFigures:
     """Many choices in short, in percent where nothing else is said, with 95 % intervals by job.
@@ -657,7 +635,9 @@ class ChoiceFigures:
         fraction: Value for each one of the oracle.
         p10_percent: A tenth of the choices reaches less of the oracle.
         worst_choice: What was chosen there, and what the oracle is.
-        over: Gain over each baseline; without those that were never measured.
+        over: Gain over each baseline, `mean_percent` and `median_percent` of so many `choices`;
+            without those that were never measured. The mean of ratios hangs on few pairs in which
+            the baseline starves a job; the median does not.
     """
 
     choices: int
@@ -675,7 +655,7 @@ class ChoiceFigures:
     worst_percent: float
     worst_pair: tuple[str, str]
     worst_choice: tuple[str, str]
-    over: Mapping[str, _Over]
+    over: Mapping[str, Mapping[str, float]]
 
     @property
     def mean_percent(self) -> float:
@@ -714,7 +694,11 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         worst_pair=worst.jobs,
         worst_choice=(worst.chosen, worst.oracle),
         over={
-            name: _Over(len(r), 100 * (statistics.mean(r) - 1), 100 * (statistics.median(r) - 1))
+            name: {
+                "choices": len(r),
+                "mean_percent": 100 * (statistics.mean(r) - 1),
+                "median_percent": 100 * (statistics.median(r) - 1),
+            }
             for name, r in over.items()
             if r
         },

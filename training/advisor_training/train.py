@@ -351,8 +351,8 @@ def write_model(folder: Path, write: Callable[[Path], None]) -> None:
 
 SCORED = (DEFAULT_OBJECTIVE, PER_WATT_OBJECTIVE, "raw-throughput-per-watt")
 
-LEAST_JOBS = 3
-"""Without one of two jobs, nothing is left but the other one next to itself."""
+# Without one of two jobs, nothing is left but the other one next to itself.
+_LEAST_JOBS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -409,7 +409,7 @@ def make_training_set(
             power.
     """
     data = make_data(points, profiled, references, left_out)
-    used = {(job, pair.gpu_model) for pair in data.pairs for job in pair.jobs}
+    used = {(job, m.gpu_model) for m in data.measurements for job in m.jobs}
     of_jobs = [data.profiles[key] for key in sorted(used)]
     columns = {name: np.array([p.values[name][-1] for p in of_jobs]) for name in COLUMNS}
     columns[IDLE] = np.array([p.idle_power_w for p in of_jobs])
@@ -424,16 +424,16 @@ def make_training_set(
     fill |= {name: round(w, 3) for name, w in data.active_idle_fill.items()}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
-    rows = make_rows(data.pairs, profiles, KNOWN_HEADS)
+    rows = make_rows(data.measurements, profiles, KNOWN_HEADS)
     blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
-        blind=make_rows(data.pairs, blind, KNOWN_HEADS),
+        blind=make_rows(data.measurements, blind, KNOWN_HEADS),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),
             pair_points=sum(m.points for m in data.measurements),
-            pairs=len(data.pairs),
+            pairs=len({m.pair for m in data.measurements}),
             jobs=tuple(rows.jobs),
             cards=len({m.gpu_uuid for m in data.measurements}),
         ),
@@ -456,10 +456,10 @@ def fit_model(
     Raises:
         InputError: too few jobs, or no pair at enough of the nine splits.
     """
-    if len(rows.jobs) < LEAST_JOBS:
+    if len(rows.jobs) < _LEAST_JOBS:
         raise InputError(
             f"a model cannot be learned from pairs of {listed(rows.jobs)} alone",
-            why=f"how wrong it is shows when each job is left out, which takes {LEAST_JOBS} jobs",
+            why=f"how wrong it is shows when each job is left out, which takes {_LEAST_JOBS} jobs",
             fix="measure pairs with another job, or add the bundled points: --with-bundled",
         )
     if "nine" not in rows.kind:
@@ -520,12 +520,16 @@ def _figures(
     rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
     found |= {"rate_mean_error": float(rates.mean()), "rate_median_error": float(np.median(rates))}
     others = [learner for learner in learners if learner.head.name != "speed"]
-    for each in others:
-        found[f"{each.head.name}_mean_error"] = float(head_errors(rows, held_out, each).mean())
+    found |= {
+        f"{x.head.name}_mean_error": float(head_errors(rows, held_out, x).mean()) for x in others
+    }
     found["uncapped_rate_mean_error"] = float(uncapped.mean())
-    for each in others:
-        errors = head_errors(rows, held_out, each, "uncapped")
-        found[f"uncapped_{each.head.name}_mean_error"] = float(errors.mean())
+    found |= {
+        f"uncapped_{x.head.name}_mean_error": float(
+            head_errors(rows, held_out, x, "uncapped").mean()
+        )
+        for x in others
+    }
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}
 
@@ -544,7 +548,7 @@ def make_artefact(
         ModelError: its trees are not what scikit-learn says.
     """
     rows = made_from.rows
-    asked = {name: flat(head.features) for name, head in rows.heads.items()}
+    asked = {n: flat(values[..., 1:]).astype(np.float32) for n, values in rows.heads.items()}
     files = trees_files(trained.regressors.by_head, asked)
     manifest = Manifest(
         schema=SCHEMA,
@@ -569,7 +573,7 @@ def make_artefact(
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
     head = learner.head
-    seen = flat(rows.take(learner.is_known(rows)).heads[head.name].features)
+    seen = flat(rows.take(learner.is_known(rows)).heads[head.name][..., 1:])
     return TrainedHead(
         name=head.name,
         of=head.of,
@@ -635,11 +639,11 @@ def training_data(
     rows = make_training_set(measured.pairs, measured.profiled, measured.references).rows
     learner = _LEARNERS[head]
     known = rows.take(learner.is_known(rows))
-    found = learned_from(learner, known)
+    seen, values, weight, row = learned_from(learner, known)
     frame: Any = importlib.import_module("pandas").DataFrame
     return TrainingData(
-        X=frame(found.X, columns=["prior", *feature_names_of(learner.head.features_of)]),
-        y=found.y,
-        weight=found.weight,
-        jobs=np.column_stack([known.job_a, known.job_b])[found.row],
+        X=frame(seen, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        y=values,
+        weight=weight,
+        jobs=np.column_stack([known.job_a, known.job_b])[row],
     )

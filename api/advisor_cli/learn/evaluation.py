@@ -23,6 +23,7 @@ from advisor_cli.console import (
 from advisor_cli.progress import progress
 from advisor_models.registry import Registry
 from advisor_training.evaluation import (
+    COSTS,
     Evaluation,
     OnProgress,
     OwnEvaluation,
@@ -30,7 +31,6 @@ from advisor_training.evaluation import (
     check,
     checked_figures,
     evaluate_own,
-    methods,
     planned_fits,
     run_evaluation,
     to_json,
@@ -61,9 +61,8 @@ def show(
     make_folder(out)
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
-    costs = {name: method.cost for name, method in methods(data).items()}
-    plan = {step: n * costs[step[1]] for step, n in planned_fits(data, quick=quick).items()}
-    with _watching(plan, costs) as watch:
+    plan = {step: n * COSTS[step[1]] for step, n in planned_fits(data, quick=quick).items()}
+    with _watching(plan) as watch:
         evaluation = run_evaluation(data, quick=quick, watch=watch)
     files = write_evaluation(evaluation, out)
     if not as_json:
@@ -89,19 +88,17 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
 
 
 @contextmanager
-def _watching(
-    plan: Mapping[tuple[str, str], float], costs: Mapping[str, float]
-) -> Generator[OnProgress]:
+def _watching(plan: Mapping[tuple[str, str], float]) -> Generator[OnProgress]:
     """A bar with the time left on a terminal; elsewhere a line for each step that begins.
 
-    `plan` has the cost of each step, a protocol and a method; `costs` that of one fit.
+    `plan` has the cost of each step, a protocol and a method.
     """
     with progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=sum(plan.values()))
         begun = set[tuple[str, str]]()
 
         def watch(protocol: str, method: str) -> None:
-            bar.update(task, description=f"{protocol}: {method}", advance=costs[method])
+            bar.update(task, description=f"{protocol}: {method}", advance=COSTS[method])
             if bar.disable and (protocol, method) not in begun:
                 begun.add((protocol, method))
                 left = bar.tasks[0].time_remaining

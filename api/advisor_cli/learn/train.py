@@ -32,7 +32,7 @@ from advisor_training.retrain import (
 from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
-    CheckedPoints,
+    PointSet,
     read_measured,
     read_own,
     with_launches,
@@ -114,9 +114,7 @@ def train(
     say_lines((*_lines(made_from, trained, manifest), f"written: {', '.join(files)}", *end))
 
 
-def _read(
-    pairs: Path | None, solo: Path | None, *, with_bundled: bool, launches: bool
-) -> CheckedPoints:
+def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool, launches: bool) -> PointSet:
     """The points of the files and nothing else; without any, our own or else the bundled ones."""
     if pairs or solo:
         return read_measured(pairs, solo, with_bundled=with_bundled)
@@ -126,7 +124,7 @@ def _read(
     return with_launches(measured, settings) if launches else measured
 
 
-def _source_lines(measured: CheckedPoints) -> Iterator[str]:
+def _source_lines(measured: PointSet) -> Iterator[str]:
     yield f"learning from {listed(measured.sources)}"
     names = [source.name for source in measured.sources]
     if MEASURED_HERE not in names and names[0] == BUNDLED:

@@ -6,9 +6,8 @@ Each reader raises a StoreError where the installation lacks its file, or that i
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import resources
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint, grouped
@@ -84,20 +83,11 @@ def whole(name: str) -> AbstractContextManager[None]:
     return StoreError.instead_of(caught, what, fix="install advisor again")
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Points to use, in their order, and how many were left out under each doubtful flag."""
-
-    points: tuple[PairPoint, ...]
-    left_out: Mapping[str, int]
-
-
-def select(points: Iterable[PairPoint]) -> _Selection:
-    """The points that passed every cross-check.
+def select(points: Iterable[PairPoint]) -> tuple[list[PairPoint], dict[str, int]]:
+    """The points that passed every cross-check, and how many were left out under each flag.
 
     One with several flags of `DOUBTFUL` is counted under the first.
     """
     by_doubt = grouped(points, lambda point: next(filter(DOUBTFUL.__contains__, point.flags), None))
     kept = by_doubt.pop(None, [])
-    left_out = {flag: len(points) for flag, points in by_doubt.items() if flag}
-    return _Selection(tuple(kept), left_out)
+    return kept, {flag: len(points) for flag, points in by_doubt.items() if flag}

@@ -101,7 +101,7 @@ def print_fitted() -> None:
     from advisor_data.bundled import bundled_points_together, select
 
     off: dict[bool, list[float]] = {True: [], False: []}
-    points = [p for p in select(bundled_points_together()).points if len(p.parts) == 2]
+    points = [p for p in select(bundled_points_together())[0] if len(p.parts) == 2]
     profiles = profiles_of({job for point in points for job in point.jobs}, None)
     for point in points:
         split = measured_split(point.mode, point.shares_percent)

@@ -111,9 +111,7 @@ def of_shares(known: Sequence[Known]) -> None:
 
 def of_hours(known: Mapping[Key, Known]) -> None:
     """The same of jobs after so many windows beside others whose profiles are known, at random."""
-    pairs = [
-        p for p in select(bundled_points_together()).points if len({*p.jobs}) == len(p.parts) == 2
-    ]
+    pairs = [p for p in select(bundled_points_together())[0] if len({*p.jobs}) == len(p.parts) == 2]
     model, alone = AnyWay(Registry(Path("/none")).open_champion()), bundled_alone()
     launches = {key: list[Expected]() for key in known}
     for pair in pairs:

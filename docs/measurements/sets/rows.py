@@ -191,7 +191,7 @@ def rows_of_pairs() -> list[Row]:
     for point in bundled_reference_points():
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
     found = list[Row | None]()
-    for point in select(bundled_pair_points()).points:
+    for point in select(bundled_pair_points())[0]:
         there = solo[point.run, point.gpu_uuid]
         known = all((part.job, 100.0) in there for part in point.parts)
         found.append(

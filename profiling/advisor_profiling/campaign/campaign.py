@@ -11,9 +11,11 @@ import platform
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
-from typing import Protocol, Self
+from functools import partial
+from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
 from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
@@ -53,6 +55,7 @@ from advisor_profiling.window import (
 )
 
 _Clients = frozenset[ProcessSpec]
+_Fits = Callable[[_Clients], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +66,7 @@ class _Part:
     processes: _Clients
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """What can stand ready on the GPU."""
-
-    max_clients: int
-    memory_mib: float | None
-
-    def fits(self, processes: _Clients) -> bool:
-        """All of them can stand ready together."""
-        if len(processes) > self.max_clients or not all(r.job.progress.gate for r in processes):
-            return False
-        if self.memory_mib is None:
-            return True
-        needs_mib = [spec.job.memory_mib for spec in processes]
-        known = [need for need in needs_mib if need is not None]
-        return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * self.memory_mib
-
-
-def pack(
+def _pack(
     targets: Iterable[Target], max_clients: int, memory_mib: float | None
 ) -> list[list[Target]]:
     """Groups of windows whose processes can stand ready together.
@@ -92,17 +77,17 @@ def pack(
     Each target comes once; of those of the same jobs that do not fit together the first ones come
     into the first group. Without `memory_mib` the memory is not looked at.
     """
-    room = _Room(max_clients, memory_mib)
+    fits = partial(_fits, max_clients, memory_mib)
     begun, left = list[_Part](), list[_Part]()
-    for parts in _parts(targets, room):
+    for parts in _parts(targets, fits):
         # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
         # and each can be kept on one card without many others.
-        (left if len(parts) == 1 and room.fits(parts[0].processes) else begun).extend(parts)
+        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
     groups = list[list[Target]]()
     while begun or left:
         inside = [begun.pop(0)] if begun else []
         processes = inside[0].processes if inside else _Clients()
-        while room.fits(processes) and (wider := _wider(processes, left, room)):
+        while fits(processes) and (wider := _wider(processes, left, fits)):
             processes = wider
             inside += [part for part in left if part.processes <= processes]
             left = [part for part in left if not part.processes <= processes]
@@ -110,18 +95,29 @@ def pack(
     return groups
 
 
-def _parts(targets: Iterable[Target], room: _Room) -> list[list[_Part]]:
+def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
+    """Whether all of them can stand ready on the GPU together."""
+    if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
+        return False
+    if memory_mib is None:
+        return True
+    needs_mib = [spec.job.memory_mib for spec in processes]
+    known = [need for need in needs_mib if need is not None]
+    return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * memory_mib
+
+
+def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
     """For each pair all its targets as one part, or as few parts as fit."""
     by_jobs: dict[tuple[str, ...], list[list[Target]]] = {}
     for target in targets:
         parts = by_jobs.setdefault(target.jobs, [[]])
-        if parts[-1] and not room.fits(_processes([*parts[-1], target])):
+        if parts[-1] and not fits(_processes([*parts[-1], target])):
             parts.append([])
         parts[-1].append(target)
     return [[_Part(tuple(p), _processes(p)) for p in parts] for parts in by_jobs.values()]
 
 
-def _wider(processes: _Clients, left: Iterable[_Part], room: _Room) -> _Clients | None:
+def _wider(processes: _Clients, left: Iterable[_Part], fits: _Fits) -> _Clients | None:
     """The processes with those of one more part."""
     left = list(left)
 
@@ -129,7 +125,7 @@ def _wider(processes: _Clients, left: Iterable[_Part], room: _Room) -> _Clients 
         return len(wider - processes) / sum(len(p.targets) for p in left if p.processes <= wider)
 
     choices = dict.fromkeys(processes | part.processes for part in left)
-    return min(filter(room.fits, choices), key=starts_per_window, default=None)
+    return min(filter(fits, choices), key=starts_per_window, default=None)
 
 
 def _processes(targets: Iterable[Target]) -> _Clients:
@@ -185,7 +181,7 @@ def cut(
         key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
     )
     random.Random(seed).shuffle(order)
-    blocks = _chained(map(_block, pack(order, max_clients, memory_mib)))
+    blocks = _chained(map(_block, _pack(order, max_clients, memory_mib)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
@@ -395,35 +391,37 @@ class RetryLimit:
         return None
 
 
-class _References:
-    """What jobs reported on the whole GPU of one model and driver, by hash of the job."""
-
-    def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
-        self._known: dict[str, Reported] = {}
-        for point in points:
-            reported = read_first(point.reported)
-            whole = point.share_percent == WHOLE and point.results == "right"
-            if whole and reported is not None and point.job_hash is not None:
-                self._known[point.job_hash] = reported
-
-    def judged(self, result: WindowResult) -> WindowResult:
-        """The window with a verdict for each of its jobs."""
-        target, parts = result.target, list[PointPart]()
-        if (
-            [spec.share.percent for spec in target.specs] == [WHOLE]
-            and result.reported[0].count
-            and not result.reported[0].not_finite
-        ):
-            self._known[target.specs[0].job.job_hash] = result.reported[0]
-        sides = zip(target.specs, result.parts, result.reported, strict=True)
-        for spec, part, reported in sides:
-            tolerance = (spec.job.results or ResultsSettings()).tolerance
-            verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
-            parts.append(replace(part, results=verdict))
-        return replace(result, parts=tuple(parts))
+def _right_before(points: Iterable[SoloPoint]) -> dict[str, Reported]:
+    """What jobs reported on the whole GPU where it was right, by hash of the job."""
+    read = (
+        (point.job_hash, read_first(point.reported))
+        for point in points
+        if point.share_percent == WHOLE and point.results == "right"
+    )
+    return {job: reported for job, reported in read if job is not None and reported is not None}
 
 
-class ProcessPool:
+def _judged(result: WindowResult, known: dict[str, Reported]) -> WindowResult:
+    """The window with a verdict for each of its jobs, by what they reported on the whole GPU.
+
+    Where it is of a job alone there, that is known from now on.
+    """
+    target, parts = result.target, list[PointPart]()
+    if (
+        [spec.share.percent for spec in target.specs] == [WHOLE]
+        and result.reported[0].count
+        and not result.reported[0].not_finite
+    ):
+        known[target.specs[0].job.job_hash] = result.reported[0]
+    sides = zip(target.specs, result.parts, result.reported, strict=True)
+    for spec, part, reported in sides:
+        tolerance = (spec.job.results or ResultsSettings()).tolerance
+        verdict = judge(reported, known.get(spec.job.job_hash), tolerance)
+        parts.append(replace(part, results=verdict))
+    return replace(result, parts=tuple(parts))
+
+
+class ProcessPool(AbstractContextManager["ProcessPool"]):
     """Processes at their gates, by what they were started as.
 
     Attributes:
@@ -497,9 +495,6 @@ class ProcessPool:
             except (JobError, LimitNotProvenError) as error:
                 # It may still be starting, and must not go on next to an open window.
                 self.lose(spec, error)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.end(list(self.processes))
@@ -676,7 +671,7 @@ class _Task:
         self.total, self._begun_s = total, testbed.clock.now_s()
         self._retry_limit = RetryLimit()
         # Another driver may round otherwise.
-        self._references = _References(
+        self._right = _right_before(
             point
             for point in store.solo_points(gpu_model=testbed.gpu.model)
             if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
@@ -805,7 +800,7 @@ class _Task:
         self.measuring_s += self._testbed.clock.now_s() - begun_s
         self._rest(target)
         self._testbed.check_alive()
-        point = to_point(self._references.judged(result), self._conditions)
+        point = to_point(_judged(result, self._right), self._conditions)
         # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])

@@ -43,7 +43,6 @@ from advisor.core.job import Job
 from advisor.core.records import (
     CPU_BOUND,
     DOUBTFUL,
-    Measured,
     SoloPoint,
     grouped,
 )
@@ -88,7 +87,7 @@ class UnitSplit:
         Raises:
             InputError: the counts do not sum to the GPU's units, or it cannot grant them.
         """
-        total = units_of(gpu)
+        total = _units_of(gpu)
         if self.first + self.second != total:
             raise InputError(
                 f"{self.where}: expected counts that sum to the {total} units of {gpu.model}, "
@@ -156,7 +155,7 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
     return words + [str(split) for split in left]
 
 
-def units_of(gpu: Gpu) -> int:
+def _units_of(gpu: Gpu) -> int:
     """Units of the whole GPU.
 
     Raises:
@@ -527,13 +526,15 @@ class _Past:
         solo: Sequence[SoloPoint],
         counts: CountRules,
     ) -> None:
-        def usable(point: Measured) -> bool:
-            good = DOUBTFUL.isdisjoint(point.flags)
-            return good and point.gpu_model == gpu.model and point.run != run
-
         self.gpu = gpu
         self.masks = gpu.vendor == "amd"  # CU masks, which must not overlap
-        self._solo = [point for point in solo if usable(point)]
+        self._solo = [
+            point
+            for point in solo
+            if DOUBTFUL.isdisjoint(point.flags)
+            and point.gpu_model == gpu.model
+            and point.run != run
+        ]
         self.kinds = kinds_of(self._solo)
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
@@ -566,11 +567,12 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
             continue
         # Where all nine are wished, nobody asked for each by hand.
         nominal = frozenset(NINE) if set(entry.splits).issuperset(NINE) else frozenset[Split]()
-        among, drawn = jobs if entry.among == "all" else entry.among, list[PairNames]()
-        if entry.sample is None:
-            drawn = all_pairs(among, selves=entry.selves)
-        else:
-            drawn = sample(among, entry.sample, plan.name, past.kinds, selves=entry.selves)
+        among = jobs if entry.among == "all" else entry.among
+        drawn = (
+            all_pairs(among, selves=entry.selves)
+            if entry.sample is None
+            else sample(among, entry.sample, plan.name, past.kinds, selves=entry.selves)
+        )
         for names in (*entry.pairs, *drawn):
             first, second = named(names[0], jobs), named(names[1], jobs)
             both, safety = (first, second), (past.safety_of(names[0]), past.safety_of(names[1]))

@@ -64,7 +64,7 @@ from advisor_training.learners import (
     leave_one_job_out,
 )
 from advisor_training.reports import gpu_tables, page as to_html, said
-from advisor_training.rows import Data, Rows, flat, make_data, make_pairs, make_rows
+from advisor_training.rows import Data, Rows, flat, make_data, make_measurements, make_rows
 from advisor_training.scoring import head_errors
 from advisor_training.train import (
     DRAWS,
@@ -109,7 +109,7 @@ def test_trees_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPat
         return known
 
     monkeypatch.setattr(name, always)
-    asked = {"power": flat(ROWS.heads["power"].features)}
+    asked = {"power": flat(ROWS.heads["power"][..., 1:]).astype(np.float32)}
     trees_files({"power": other}, asked)
     with pytest.raises(ModelError, match=r"power\.trees differs from scikit-learn by"):
         trees_files({"power": fitted_once().regressors.by_head["power"]}, asked)
@@ -175,7 +175,7 @@ def two_runs() -> list[PairPoint]:
 
 
 def rows_of(points: list[PairPoint]) -> Rows:
-    pairs, _ = make_pairs(points, solo_points(), full=False)
+    pairs, _ = make_measurements(points, solo_points(), full=False)
     return make_rows(pairs, make_profiles(solo_points()), KNOWN_HEADS)
 
 

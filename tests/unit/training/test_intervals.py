@@ -41,7 +41,7 @@ from advisor_training.learners import (
     learned_from,
     leave_one_job_out,
 )
-from advisor_training.rows import Names, Rows, make_pairs
+from advisor_training.rows import Names, Rows, make_measurements
 from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
 
 ROWS = training_set().rows
@@ -167,7 +167,7 @@ def test_a_job_that_was_faster_than_alone_was_as_fast() -> None:
     rows = ROWS.assign(speed_a=np.full(len(ROWS), 1.1))
     found = residuals_of(rows, as_measured(rows, 0.5, 1.0), SPEED_LEARNER)
     np.testing.assert_allclose(found.values[: len(rows)], -math.log(0.55))
-    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, rows).y[: len(rows)], 1)
+    np.testing.assert_array_equal(learned_from(SPEED_LEARNER, rows)[1][: len(rows)], 1)
 
 
 def test_errors_of_servers_are_of_what_they_could_do() -> None:
@@ -251,14 +251,14 @@ def test_what_a_profile_keeps_without_counters() -> None:
 
 
 def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
-    return noise_ceiling(make_pairs(points, SOLOS)[0], OBJECTIVES[name])
+    return noise_ceiling(make_measurements(points, SOLOS)[0], OBJECTIVES[name])
 
 
 @pytest.mark.figures
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
     points = made_up.pair_points(run="first") + made_up.pair_points(run="second")
-    found = noise_ceiling(make_pairs(points, made_up.solo_points())[0], OBJECTIVES[name])
+    found = noise_ceiling(make_measurements(points, made_up.solo_points())[0], OBJECTIVES[name])
     parts = dict.fromkeys(("mean", "median", "p10", "worst"), 100.0)
     assert found == Ceiling(
         pairs=15, choices=30, other_card_pairs=0, noise_percent=0,

@@ -18,22 +18,22 @@ from advisor_training.rows import (
     DISTURBED,
     MEMORY_COUNTERS,
     LeftOut,
-    MeasuredPair,
+    Measurement,
     SoloReference,
     is_full,
     job_classes,
     kinds_of,
-    make_pairs,
+    make_measurements,
     solo_reference,
     uses_the_gpu,
     whole_gpu,
 )
 
 
-def only(points: list[PairPoint], solos: Sequence[SoloPoint] = SOLOS) -> MeasuredPair:
-    [pair], left_out = make_pairs(points, solos)
+def only(points: list[PairPoint], solos: Sequence[SoloPoint] = SOLOS) -> Measurement:
+    [found], left_out = make_measurements(points, solos)
     assert left_out == []
-    return pair
+    return found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_repeats_give_medians() -> None:
         for repeat, (power_w, memory_power_w) in enumerate(watts)
         for point in nine(power_w=power_w, memory_power_w=memory_power_w, repeat=repeat)
     ]
-    measurement = only(points).measurements[0]
+    measurement = only(points)
     assert measurement.points == 45
     half = PartResult(0.5, 1.0, 100.0)
     assert measurement.nine[EQUAL] == SplitResult((half, half), power_w=102.0, memory_power_w=35.0)
@@ -80,23 +80,23 @@ def test_cards_and_runs_stay_apart() -> None:
         pair(100, 100, mode="time-sliced", run="r2", power_w=90),
         *nine(run="r2", gpu_uuid="GPU-2", power_w=300),
     ]
-    found = only(points)
-    assert [(m.run, m.gpu_uuid, m.nine[EQUAL].power_w) for m in found.measurements] == [
+    found, _ = make_measurements(points, SOLOS)
+    assert [(m.run, m.gpu_uuid, m.nine[EQUAL].power_w) for m in found] == [
         ("r2", "GPU-1", 200),
         ("r1", "GPU-1", 100),
         ("r2", "GPU-2", 300),
     ]
     assert [
         {name: result.power_w for name, of in BASELINES.items() if (result := of(measurement))}
-        for measurement in found.measurements[:2]
+        for measurement in found[:2]
     ] == [
         {"equal": 200, "uncapped": 150, "time-sliced": 90, "exclusive": 100},
         {"equal": 100, "exclusive": 100},
     ]
     models = ("Other", "Card")
     alone = [solo(job, gpu_model=model) for job in "ab" for model in models]
-    of_models, _ = make_pairs([p for m in models for p in nine(gpu_model=m)], alone)
-    assert [(pair.gpu_model, pair.measurements[0].points) for pair in of_models] == [
+    of_models, _ = make_measurements([p for m in models for p in nine(gpu_model=m)], alone)
+    assert [(pair.gpu_model, pair.points) for pair in of_models] == [
         ("Card", 9),
         ("Other", 9),
     ]
@@ -107,23 +107,23 @@ def test_jobs_in_any_order_are_one_pair() -> None:
         pair(share, 100 - share, job_1="b", job_2="a", rate_1=share / 100, rate_2=0.25)
         for share in SHARES
     ]
-    measurement = only(points).measurements[0]
+    measurement = only(points)
     assert measurement.jobs == ("a", "b")
     assert tuple(part.rate for part in measurement.nine[Split((30.0, 70.0))].parts) == (0.25, 0.7)
 
 
 def test_a_job_beside_itself_has_five_splits() -> None:
     points = nine(job_2="a")
-    measurement = only(points).measurements[0]
+    measurement = only(points)
     assert tuple(measurement.nine) == NINE[:5]
     assert measurement.nine[Split((30.0, 70.0))].parts[0].rate == pytest.approx(0.3)
-    half = only([point for point in points if point.shares_percent[0] <= 50]).measurements[0]
+    half = only([point for point in points if point.shares_percent[0] <= 50])
     assert half.nine == measurement.nine
 
 
 def test_exclusive_comes_from_the_solo_points() -> None:
     solos = [solo("a", rate=4, power_w=300), solo("b", rate=10, power_w=500)]
-    turns = only(nine(), solos=solos).measurements[0].exclusive
+    turns = only(nine(), solos=solos).exclusive
     assert ([part.rate for part in turns.parts], turns.power_w) == ([2, 5], 400)
 
 
@@ -136,8 +136,8 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
         *nine(job_2="c"),
         *[point for point in nine(run="r3") if point.shares_percent[0] != 50],
     ]
-    pairs, left_out = make_pairs(points, SOLOS)
-    assert [(p.jobs, len(p.measurements)) for p in pairs] == [(("a", "b"), 1)]
+    pairs, left_out = make_measurements(points, SOLOS)
+    assert [m.jobs for m in pairs] == [("a", "b")]
     assert left_out == [
         LeftOut("no rates: a job of the pair failed", 2),
         LeftOut("no reading of power", 1),
@@ -148,21 +148,21 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
 
 
 def test_a_starved_job_is_no_failed_one() -> None:
-    assert only(nine(rate_1=0.0)).measurements[0].nine[EQUAL].parts[0].rate == 0
+    assert only(nine(rate_1=0.0)).nine[EQUAL].parts[0].rate == 0
 
 
 @pytest.mark.parametrize(("source", "fits"), [("nvml", False), (REPLAY_SOURCE, True)])
 def test_a_replay_is_compared_with_the_job_that_it_replays(source: str, fits: bool) -> None:
     """Its own hash is of a record of the job; a measured job of another hash is another job."""
     solos = [solo("a", job_hash="measured"), solo("b")]
-    assert bool(make_pairs(nine(job_1_hash="of a record", source=source), solos)[0]) == fits
+    assert bool(make_measurements(nine(job_1_hash="of a record", source=source), solos)[0]) == fits
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(89.0, True), (87.0, False)])
 def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
     """A job that runs slower alone than it can does not tell how the pair shares the GPU."""
     fast = solo("a", rate=100.0, gpu_uuid="GPU-2", run="other")
-    pairs, left_out = make_pairs(nine(), [solo("a", rate=rate), fast, solo("b")])
+    pairs, left_out = make_measurements(nine(), [solo("a", rate=rate), fast, solo("b")])
     assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
 
 
@@ -170,7 +170,7 @@ def test_a_disturbed_run_is_left_out(rate: float, fits: bool) -> None:
 def test_a_job_that_is_faster_beside_another_was_slow_alone(rate: float, fits: bool) -> None:
     """Nothing speeds up by sharing: its relative speeds would count work that nobody did."""
     points = [*nine()[:-1], dataclasses.replace(nine()[-1], parts=_at(nine()[-1], rate))]
-    pairs, left_out = make_pairs(points, [solo("a", rate=100.0), solo("b", rate=1000.0)])
+    pairs, left_out = make_measurements(points, [solo("a", rate=100.0), solo("b", rate=1000.0)])
     assert [bool(pairs), *left_out] == ([True] if fits else [False, LeftOut(DISTURBED, 9)])
 
 
@@ -180,14 +180,14 @@ def _at(point: PairPoint, rate: float) -> tuple[PointPart, ...]:
 
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
-    [pair], left_out = make_pairs(few, SOLOS, full=False)
+    [pair], left_out = make_measurements(few, SOLOS, full=False)
     splits = [NINE[0], NINE[4], NINE[8]]
-    assert (left_out, pair.measurements[0].is_full, sorted(pair.measurements[0].nine)) == (
+    assert (left_out, pair.is_full, sorted(pair.nine)) == (
         [],
         False,
         splits,
     )
-    assert make_pairs(few, SOLOS)[0] == []
+    assert make_measurements(few, SOLOS)[0] == []
 
 
 HERE, CARD, ELSEWHERE = (
@@ -281,9 +281,9 @@ def test_nine_safe_splits_are_the_nine_of_a_pair() -> None:
     """11/90 and 47/54 add up to 101 %, 26/54 leaves a fifth of the GPU idle."""
     points = [*safe(), pair(100, 100, mode="uncapped"), pair(70, 70, units_1=92, units_2=92)]
     assert kinds_of(points) == ["nine"] * 9 + ["uncapped", "over-subscribed"]
-    pairs, left_out = make_pairs(points, SOLOS)
+    pairs, left_out = make_measurements(points, SOLOS)
     assert left_out == []
-    assert sorted(pairs[0].measurements[0].nine) == sorted(map(Split, SAFE))
+    assert sorted(pairs[0].nine) == sorted(map(Split, SAFE))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_flags_leave_of_a_grid_around_10_90_is_no_nine() -> None:
     points = [pair(10, 90), pair(50, 50), pair(90, 10), *left, pair(9, 91, units_1=12)]
     assert kinds_of(points)[:3] == ["nine"] * 3
     assert "grid" in kinds_of(points)
-    assert make_pairs(points, SOLOS)[0] == []
+    assert make_measurements(points, SOLOS)[0] == []
 
 
 @pytest.mark.parametrize("other", [{"run": "r2"}, {"gpu_uuid": "GPU-2"}, {"gpu_model": "Other"}])

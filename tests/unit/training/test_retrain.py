@@ -62,7 +62,7 @@ from advisor_training.retrain import (
     usable_points,
     with_flags,
 )
-from advisor_training.rows import LeftOut, make_pairs
+from advisor_training.rows import LeftOut, make_measurements
 
 
 class Site:
@@ -330,13 +330,13 @@ def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -
 @pytest.mark.slow
 def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
     site = collected_from(tmp_path, *GOOD, BAD)
-    assert site.launches_left_out == (LeftOut("launches that failed", 1),)
+    assert site.own.left_out == (LeftOut("launches that failed", 1),)
     assert [point.source for point in site.own.pairs] == [OBSERVED_SOURCE] * len(GOOD)
     registry, own = registry_in(tmp_path), points(made_up.JOBS[:4])
     whole = replace(site, own=site.own | own)
     report = retrain(whole, tmp_path / "models", FIRST_DAY, registry=registry)
     assert (report.outcome, report.new_points) == ("promoted", len(GOOD) + len(own.ids))
-    assert (report.left_out, report.launches_left_out) == ((), site.launches_left_out)
+    assert (report.left_out, report.launches_left_out) == ((), site.own.left_out)
     listed = json.loads((registry.folder(report.champion) / POINTS).read_text())
     assert site.own.ids <= set(listed)
     assert collected_from(tmp_path, with_launches=False).own == PointSet()
@@ -403,8 +403,8 @@ def test_metrics(tmp_path: Path) -> None:
 @pytest.mark.figures
 def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
     usable = usable_points(with_flags(bundled_points()))
-    pairs, _ = make_pairs(usable.pairs, [*usable.references, *usable.profiled], full=False)
-    used = {(*m.jobs, m.gpu_uuid, m.run) for pair in pairs for m in pair.measurements}
+    pairs, _ = make_measurements(usable.pairs, [*usable.references, *usable.profiled], full=False)
+    used = {(*m.jobs, m.gpu_uuid, m.run) for m in pairs}
     own = tuple(p for p in usable.pairs if (*p.jobs, p.gpu_uuid, p.run) in used)
     alone = PointSet(profiled=usable.profiled, references=usable.references)
     site = Collected(own=replace(alone, pairs=own), bundled=PointSet())

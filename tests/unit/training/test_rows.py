@@ -66,15 +66,14 @@ from advisor_training.rows import (
     SOME,
     UNPROFILED,
     LeftOut,
-    MeasuredPair,
     Measurement,
+    PointSet,
     Rows,
-    Teaching,
     active_idle_above_w,
     active_idle_fill,
     flat,
     make_data,
-    make_pairs,
+    make_measurements,
     make_rows,
     profiles_that_lack,
     taught_here,
@@ -87,7 +86,7 @@ PROFILES = make_profiles(SOLOS)
 
 
 def rows_of(*pairs: tuple[made_up.MadeUpJob, made_up.MadeUpJob]) -> Rows:
-    return make_rows(make_pairs(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
+    return make_rows(make_measurements(made_up.pair_points(pairs), SOLOS)[0], PROFILES)
 
 
 def sides(rows: Rows, first: str, second: str) -> tuple[Side, Side]:
@@ -106,9 +105,9 @@ def test_values_are_those_measured_and_those_alone() -> None:
     found = np.column_stack([rows.speed_a, rows.speed_b, rows.power_w])[:9]
     np.testing.assert_allclose(found, expected)
     alone = [[climber.speed(a), sitter.speed(b)] for a, b in nine]
-    np.testing.assert_allclose(rows.heads["speed"].prior[:9], alone * kept[:9, None])
+    np.testing.assert_allclose(rows.heads["speed"][:9, :, 0], alone * kept[:9, None])
     both_w = 80 + 400 * climber.speed(10) + 60
-    assert rows.heads["power"].prior[0] == pytest.approx(both_w, rel=0.01)
+    assert rows.heads["power"][0, 0, 0] == pytest.approx(both_w, rel=0.01)
 
 
 def test_every_column_of_a_row() -> None:
@@ -124,7 +123,7 @@ def test_every_column_of_a_row() -> None:
             "b", gpu_model="Card", serving=undemanding, columns={"power_w": [200.0] * 10}
         ),
     }
-    rows = make_rows(make_pairs([point], solos, full=False)[0], profiles)
+    rows = make_rows(make_measurements([point], solos, full=False)[0], profiles)
     assert {name: values.tolist() for name, values in rows.columns.items()} == {
         name: [value]
         for name, value in {
@@ -144,7 +143,7 @@ def test_features_are_seen_from_each_job() -> None:
     rows = rows_of((made_up.HOG, made_up.MIDDLE))
     hog, middle = (PROFILES[name, made_up.GPU_MODEL] for name in ("hog", "middle"))
     a, b = side(hog, rows.share_a), side(middle, rows.share_b)
-    speed, power = rows.heads["speed"].features, rows.heads["power"].features
+    speed, power = (rows.heads[name][..., 1:] for name in ("speed", "power"))
     np.testing.assert_array_equal(speed[:, 0], matrix(speed_features(a, [b])))
     np.testing.assert_array_equal(speed[:, 1], matrix(speed_features(b, [a])))
     np.testing.assert_array_equal(power[:, 0], matrix(power_features([a, b])))
@@ -157,19 +156,19 @@ def test_rows_know_their_pair_and_measurement() -> None:
         *made_up.pair_points([(made_up.CLIMBER, made_up.SITTER)], run="second"),
         *made_up.pair_points([(made_up.HOG, made_up.HOG)], run="first"),
     ]
-    rows = make_rows(make_pairs(points, SOLOS)[0], PROFILES)
+    rows = make_rows(make_measurements(points, SOLOS)[0], PROFILES)
     assert np.bincount(rows.pair).tolist() == [20, 6]
     assert np.bincount(rows.measurement).tolist() == [10, 10, 6]
 
 
 def test_pairs_without_a_profile_are_no_rows() -> None:
     """A reference on the whole GPU is enough for a speed, but not for features below a profile."""
-    pairs, _ = make_pairs(made_up.pair_points(), SOLOS)
+    pairs, _ = make_measurements(made_up.pair_points(), SOLOS)
     some = {key: profile for key, profile in PROFILES.items() if key[0] != "hog"}
     assert make_rows(pairs, some).jobs == ["climber", "middle", "sitter", "slow"]
     some["hog", made_up.GPU_MODEL] = profile("hog", None, (30, 100), gpu_model=made_up.GPU_MODEL)
     within = [p for p in made_up.pair_points(run="within") if min(p.shares_percent) >= 30]
-    both = make_pairs([*made_up.pair_points(), *within], SOLOS, full=False)[0]
+    both = make_measurements([*made_up.pair_points(), *within], SOLOS, full=False)[0]
     rows = make_rows(both, some)
     assert set(rows.run[rows.of("hog")]) == {"within"}
     with pytest.raises(InputError, match="no measured pair has profiles of both"):
@@ -183,14 +182,16 @@ SPLITS = [Split((10.0 * n, 100.0 - 10 * n)) for n in range(1, 10)]
 class Made:
     """What is asked of a measurement."""
 
+    jobs: tuple[str, str]
+    gpu_model: str
     splits: dict[str, dict[Split, SplitResult]]
 
 
-def pair_of(a: Profile, b: Profile, power_w: list[float]) -> MeasuredPair:
+def pair_of(a: Profile, b: Profile, power_w: list[float]) -> Measurement:
     part = PartResult(1.0, 1.0, 1.0)
     results = [SplitResult((part, part), p) for p in power_w]
-    made: Measurement = Made({"nine": dict(zip(SPLITS, results, strict=True))})  # pyright: ignore
-    return MeasuredPair((a.job, b.job), a.gpu_model, (made,))
+    nine = dict(zip(SPLITS, results, strict=True))
+    return Made((a.job, b.job), a.gpu_model, {"nine": nine})  # pyright: ignore
 
 
 def both(limit_w: float) -> tuple[Profile, Profile]:
@@ -315,10 +316,9 @@ def test_the_data_set_is_a_frame(tmp_path: Path) -> None:
 def test_speeds_are_those_that_training_learns() -> None:
     """Of another reference, or one of another run, analyses and model would not agree."""
     points = bundled_pair_points(["bert-infer", "fft"])
-    pairs, _ = make_pairs(points, [*bundled_reference_points(), *bundled_solo_points()])
-    (pair,) = (each for each in pairs if each.jobs == ("bert-infer", "fft"))
+    pairs, _ = make_measurements(points, [*bundled_reference_points(), *bundled_solo_points()])
     frame = load_dataset()
-    for measurement in pair.measurements:
+    for measurement in (each for each in pairs if each.jobs == ("bert-infer", "fft")):
         ours = frame[
             (frame["job_1"] == "bert-infer")
             & (frame["job_2"] == "fft")
@@ -422,8 +422,8 @@ def test_a_good_launch_teaches_what_a_measured_point_does() -> None:
     found = teach([GOOD, GOOD], SOLOS)
     assert not found.left_out
     profiles = make_profiles(SOLOS)
-    row = make_rows(make_pairs(found.points, SOLOS, full=False)[0], profiles)
-    measured = make_rows(make_pairs([EVEN], SOLOS, full=False)[0], profiles)
+    row = make_rows(make_measurements(found.pairs, SOLOS, full=False)[0], profiles)
+    measured = make_rows(make_measurements([EVEN], SOLOS, full=False)[0], profiles)
     assert (row.speed_a, row.speed_b, row.power_w) == (
         measured.speed_a, measured.speed_b, measured.power_w
     )  # fmt: skip
@@ -457,7 +457,7 @@ def test_what_is_in_doubt_teaches_nothing(seen: Observation, reason: str) -> Non
     before = [replace(p, job_hash="of-another", started_at="2025") for p in SOLOS]
     solos = [*(replace(p, job_hash="profiled") for p in SOLOS), *before]
     found = teach([seen, replace(GOOD, launch_id="good")], solos)
-    assert len(found.points) == 1
+    assert len(found.pairs) == 1
     (item,) = found.left_out
     assert reason in item.reason
     assert item.points == 1
@@ -470,7 +470,7 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     unsafe = checked_with(made_up.UNITS, {units}, checked={units}, gpu_model=model)
     none = checked_with(made_up.UNITS, (), checked=(), gpu_model=model)
-    assert teach([unread], SOLOS).points == teach([unread], SOLOS, {model: none}).points
+    assert teach([unread], SOLOS).pairs == teach([unread], SOLOS, {model: none}).pairs
     found = teach([unread], SOLOS, {model: unsafe})
     assert "not safe" in found.left_out[0].reason
     both = {part.job for part in GOOD.parts}
@@ -480,15 +480,15 @@ def test_results_that_nobody_read_teach_at_safe_counts_only() -> None:
         teach([GOOD], SOLOS, {model: unsafe}), found, teach([unread], read, {model: unsafe}),
         teach([replace(unread, units_total=None)], wrong),
     )  # fmt: skip
-    assert [bool(each.points) for each in taught] == [True, False, True, False]
+    assert [bool(each.pairs) for each in taught] == [True, False, True, False]
 
 
 def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
     unread = replace(GOOD, parts=tuple(replace(p, results=None) for p in GOOD.parts))
     assert taught_here([unread], SOLOS, tmp_path) == teach([unread], SOLOS)
     keep_check(checked_with(made_up.UNITS, {66}, gpu_model=made_up.GPU_MODEL), tmp_path)
-    assert not taught_here([unread], SOLOS, tmp_path).points
-    assert taught_here([GOOD], SOLOS, tmp_path).points
+    assert not taught_here([unread], SOLOS, tmp_path).pairs
+    assert taught_here([GOOD], SOLOS, tmp_path).pairs
     lacking = profiles_that_lack([GOOD], [p for p in SOLOS if p.job != "middle"], SOLOS)
     assert lacking == [p for p in SOLOS if p.job == "middle"]
 
@@ -498,8 +498,8 @@ def test_a_site_teaches_by_the_checks_that_it_keeps(tmp_path: Path) -> None:
 def test_every_observation_is_a_point_or_has_a_reason(seen: list[Observation]) -> None:
     found = teach(seen, [])
     different = {one.point_id for one in seen}
-    assert len(found.points) + sum(item.points for item in found.left_out) == len(different)
-    for point in found.points:
+    assert len(found.pairs) + sum(item.points for item in found.left_out) == len(different)
+    for point in found.pairs:
         assert DOUBTFUL.isdisjoint(point.flags)
         assert point.power_w
         assert all(part.rate for part in point.parts)
@@ -513,10 +513,8 @@ def test_percentages_that_were_rounded_up_are_not_over_subscribed() -> None:
         replace(second, share_percent=54.0, units=70),
     )
     seen = replace(GOOD, parts=parts, units_total=None)
-    assert not teach([seen], SOLOS).points
-    assert teach(
-        [seen], SOLOS, {seen.gpu_model: checked_with(made_up.UNITS, (), checked=())}
-    ).points
+    assert not teach([seen], SOLOS).pairs
+    assert teach([seen], SOLOS, {seen.gpu_model: checked_with(made_up.UNITS, (), checked=())}).pairs
 
 
 def test_a_pair_launched_often_is_one_row() -> None:
@@ -527,7 +525,7 @@ def test_a_pair_launched_often_is_one_row() -> None:
         ))
         for n, factor in enumerate((0.9, 1.0, 1.2))
     ]  # fmt: skip
-    rows = make_data(teach(seen, SOLOS).points, SOLOS).rows
+    rows = make_data(teach(seen, SOLOS).pairs, SOLOS).rows
     expected = make_data([EVEN], SOLOS).rows
     assert rows.speed_a.tolist() == pytest.approx(expected.speed_a.tolist())
 
@@ -553,7 +551,7 @@ def test_a_launch_with_a_job_below_normal_priority_teaches_nothing_of_others() -
     """A model that took it for one without limits would expect too much of these."""
     low = tuple(replace(part, below_normal=part.job == "a") for part in WENT_ON.parts)
     found = teach([replace(WENT_ON, parts=low)], [])
-    assert (found.points, found.references) == ((), ())
+    assert (found.pairs, found.references) == ((), ())
     assert [why for why in map(str, found.left_out) if "below normal priority" in why]
 
 
@@ -567,7 +565,7 @@ def test_every_column_of_a_launch_is_kept() -> None:
         **ONE, share_percent=100.0, units_granted=132, rate=200.0, power_w=400.0, window_s=8.0,
         **made,
     )  # fmt: skip
-    assert teach([WENT_ON], []) == Teaching(points=(together,), references=(alone,), left_out=())
+    assert teach([WENT_ON], []) == PointSet(pairs=(together,), references=(alone,))
 
 
 @pytest.mark.parametrize(
@@ -587,4 +585,4 @@ def test_every_column_of_a_launch_is_kept() -> None:
 )
 def test_one_that_kept_its_limit_or_went_on_for_a_moment_is_no_reference(seen: Observation) -> None:
     found = teach([seen], SOLOS)
-    assert (len(found.points), found.references) == (1, ())
+    assert (len(found.pairs), found.references) == (1, ())

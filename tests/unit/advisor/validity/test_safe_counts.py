@@ -51,7 +51,6 @@ from advisor.validity.safe_counts import (
     check_split,
     keep_check,
     moved_text,
-    parse_check,
     safe_counts,
     safe_solo_shares,
     safe_splits,
@@ -430,7 +429,7 @@ def test_what_is_written() -> None:
 
 @given(checks())
 def test_what_is_written_is_read(check: CheckedCounts) -> None:
-    again = parse_check(write(check).encode())
+    again = CHECKS.parse(write(check).encode())
     assert (again, sorted((*again.safe, *again.unsafe))) == (check, sorted(check.checked))
 
 
@@ -451,7 +450,7 @@ def test_what_is_written_is_read(check: CheckedCounts) -> None:
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
     text = json.dumps({**json.loads(write(CHECK)), **change})
     with pytest.raises(ValueError, match=words):
-        parse_check(text.encode())
+        CHECKS.parse(text.encode())
 
 
 def test_what_changed_is_said() -> None:
