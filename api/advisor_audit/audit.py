@@ -33,9 +33,10 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, get_args
+from typing import IO, Literal, TypeAlias, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
@@ -74,7 +75,6 @@ from advisor_audit.phases import (
     HELD_MIB,
     LeftOut,
     Segment,
-    SourceFacts,
     Watched,
     gpu_pages,
     segments,
@@ -82,9 +82,8 @@ from advisor_audit.phases import (
 from advisor_audit.sources import (
     POWER,
     USED,
-    Prometheus,
     Series,
-    SeriesFile,
+    Source,
     write_lines,
 )
 from advisor_models.one_window import OneWindowHead
@@ -794,20 +793,6 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     yield "of servers the load is seen, not what they could serve, nor how long answers take"
 
 
-def _to_prove(slot_s: float) -> tuple[str, ...]:
-    """What only a launch would show."""
-    return (
-        "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
-        "(advisor launch says which jobs do not do what was expected)",
-        "of many sets those are taken that look best, so expect less than the value, within the "
-        "range",
-        f"jobs are packed anew every {slot_s / 60:.0f} minutes as they overlapped; a job that runs "
-        "does not move, so a scheduler that places each once frees fewer cards",
-        "jobs that run longer beside others overlap with more of those that come later; the work "
-        "that lags behind is counted, on cards of its own, and not when it is done",
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """All of it.
@@ -843,10 +828,6 @@ class Audit:
         return dict(sorted(((why, h) for why, h in left.items() if h), key=lambda item: -item[1]))
 
 
-Source: TypeAlias = Prometheus | SeriesFile
-"""Where series come from, in groups of GPUs and pages of time."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
     """What was read, on disk.
@@ -867,17 +848,13 @@ class Pages:
         """All segments of a page, group by group."""
         for group in range(self.groups):
             with self.path(group, page).open("rb") as file:
-                yield from (
-                    _segment_of_row(json.loads(line)) for line in file if line.startswith(b"[")
-                )
+                yield from (_SEGMENT.validate_json(line) for line in file if line.startswith(b"["))
 
     def left_out(self) -> LeftOut:
         """Impossible readings, and one of them."""
         last = len(self.pages) - 1
         each = [
-            one["left_out"]
-            for n in range(self.groups)
-            for one in _last(self.path(n, last)).values()
+            one.left_out for n in range(self.groups) for one in _kept(self.path(n, last)).values()
         ]
         return sum(count for count, _ in each), max(each, default=(0, ""))[1]
 
@@ -902,13 +879,6 @@ def read_all(
         SourceError: the source is gone, or answers nonsense.
         OSError: the folder cannot be written.
     """
-    site = SourceFacts(
-        metrics=source.metrics,
-        within=within,
-        carriers=source.carriers,
-        families=source.families,
-        step_s=source.step_s,
-    )
     count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
     edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
     found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
@@ -919,27 +889,28 @@ def read_all(
             path = found.path(group, page)
             if path.exists():
                 if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    kept = {gpu: _watched(**one) for gpu, one in _last(path).items()}
+                    kept = _kept(path)
             else:
                 series = _keeping(source.read(group, begin_s, end_s), keep)
                 steps = max(1, round((end_s - begin_s) / source.step_s))
-                _write(path, _page(series, site, begin_s, steps, kept), kept)
+                _write(path, _page(series, source, within, begin_s, steps, kept), kept)
             on_page(group * len(found.pages) + page + 1, total)
     return found
 
 
 def _page(
     series: Iterator[Series],
-    site: SourceFacts,
+    source: Source,
+    within: str,
     begin_s: float,
     steps: int,
     kept: dict[str, Watched],
 ) -> Iterator[Segment]:
-    for gpu, page in sorted(gpu_pages(series, site, begin_s, steps).items()):
+    for gpu, page in sorted(gpu_pages(series, source, within, begin_s, steps).items()):
         watched = kept.setdefault(gpu, Watched())
         (before, example), (more, newest) = watched.left_out, page.left_out
         watched.left_out = before + more, newest or example
-        yield from segments(page, watched, begin_s, site.step_s)
+        yield from segments(page, watched, begin_s, source.step_s)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
@@ -950,57 +921,24 @@ def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Serie
 
 
 def _write(path: Path, found: Iterator[Segment], kept: Mapping[str, Watched]) -> None:
-    lines = [json.dumps(_row(segment)) for segment in found]
+    lines = [
+        json.dumps(
+            one._replace(
+                means={name: float(f"{value:.6g}") for name, value in one.means.items()},
+                spread=round(one.spread, 4),
+            )
+        )
+        for one in found
+    ]
     lines.append(json.dumps({gpu: asdict(one) for gpu, one in kept.items()}))
     replace_file(path, "\n".join([*lines, ""]).encode(), durable=False)
 
 
-def _row(one: Segment) -> Sequence[Any]:
-    means = {name: float(f"{value:.6g}") for name, value in one.means.items()}
-    return [
-        *(one.gpu, one.model, one.host, one.owner, one.state, one.phase),
-        *(one.begin_s, one.end_s, one.seen_s, means, round(one.spread, 4), one.label),
-    ]
+_SEGMENT, _KEPT = TypeAdapter(Segment), TypeAdapter(dict[str, Watched])
 
 
-def _segment_of_row(row: Sequence[Any]) -> Segment:
-    gpu, model, host, owner, state, phase, begin_s, end_s, seen_s, means, spread, label = row
-    return Segment(
-        gpu=gpu,
-        model=model,
-        host=host,
-        owner=Owner(*owner) if owner else None,
-        state=state,
-        phase=phase,
-        begin_s=begin_s,
-        end_s=end_s,
-        seen_s=seen_s,
-        means=means,
-        spread=spread,
-        label=label,
-    )
-
-
-def _last(path: Path) -> Any:
-    return json.loads(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
-
-
-def _watched(
-    *,
-    owner: Sequence[str] | None,
-    blocks: Sequence[Any],
-    turns: Sequence[Any],
-    left_out: Sequence[Any],
-    **others: Any,
-) -> Watched:
-    number, mean, squares = blocks
-    return Watched(
-        owner=Owner(*owner) if owner else None,
-        blocks=(number, mean, squares),
-        turns=tuple((Owner(*one), seen_s) for one, seen_s in turns),
-        left_out=(left_out[0], left_out[1]),
-        **others,
-    )
+def _kept(path: Path) -> dict[str, Watched]:
+    return _KEPT.validate_json(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1132,7 +1070,17 @@ def _answer(
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
-        to_prove=_to_prove(totals.walked.slot_s),
+        to_prove=(
+            "nothing here has run together: speeds, watts and tails of sets are for a launch to "
+            "prove (advisor launch says which jobs do not do what was expected)",
+            "of many sets those are taken that look best, so expect less than the value, within "
+            "the range",
+            f"jobs are packed anew every {totals.walked.slot_s / 60:.0f} minutes as they "
+            "overlapped; a job that runs does not move, so a scheduler that places each once "
+            "frees fewer cards",
+            "jobs that run longer beside others overlap with more of those that come later; the "
+            "work that lags behind is counted, on cards of its own, and not when it is done",
+        ),
     )
 
 
@@ -1193,9 +1141,6 @@ def _packer(
 
 
 WINDOW_S = 60.0
-HALF = WHOLE / 2
-
-Means = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1250,11 +1195,11 @@ class HostSeen:
 class _Card:
     """A GPU and its last minute with the same processes."""
 
-    looks: "deque[Means]"
+    looks: "deque[Mapping[str, float]]"
     pids: tuple[int, ...] = ()
     alone: SeenAlone | None = None
 
-    def add(self, pids: tuple[int, ...], read: Means) -> Means:
+    def add(self, pids: tuple[int, ...], read: Mapping[str, float]) -> Mapping[str, float]:
         """One more look; the means of the minute, of memory the most."""
         if pids != self.pids:
             self.pids = pids
@@ -1379,7 +1324,7 @@ class HostWatch:
             return None
         guess = survey.guesses([kind], self._wanted.head)
         rates = [(one.shares, one.values["rate"]) for n in range(_WORLDS) for one in guess(n)]
-        return interval(np.array([[np.interp(HALF, at, of) / of[-1]] for at, of in rates]))
+        return interval(np.array([[np.interp(WHOLE / 2, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:
         """Let the driver go."""
@@ -1388,7 +1333,9 @@ class HostWatch:
         self._host.close()
 
 
-def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...], name: str) -> Segment:
+def _segment_of_gpu(
+    gpu: Gpu, means: Mapping[str, float], pids: tuple[int, ...], name: str
+) -> Segment:
     """The last minute of a GPU, as an audit sees it."""
     held = bool(pids) or means.get(USED, 0.0) > HELD_MIB
     name = name or f"of GPU {gpu.index}"

@@ -29,6 +29,7 @@ from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import (
     LEVELS,
+    Ints,
     Kind,
     Pool,
     SetAnswers,
@@ -399,42 +400,23 @@ class PackedSet:
         return self.alone_w - self.power_w - self.lag_w
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Row:
-    """Of a set, what it is with each further kind: gains, and the level at which."""
-
-    gains: Floats
-    levels: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    costs: Floats
-
-
-@dataclass(slots=True, eq=False)
 class Packer:
     """Kinds on cards of one GPU model; keeps what was asked.
 
     Attributes:
         kinds: In the order of their numbers.
-        row: What each further kind would gain a set at a level, and at which level.
+        row: What each further kind would gain a set at a level, at which level, and at what cost.
         set_of: What a set of two or more does at a level, or what a job does alone.
     """
 
-    kinds: Sequence[SeenKind]
-    answers: SetAnswers
-    alone: Floats = field(init=False)
-    row: Callable[[_Members, int], _Row] = field(init=False)
-    set_of: Callable[[_Members, int], PackedSet] = field(init=False)
-    _packed: dict[frozenset[tuple[int, int]], _Found] = field(
-        default_factory=dict[frozenset[tuple[int, int]], _Found]
-    )
-    _costs: dict[tuple[_Members, int], float] = field(
-        default_factory=dict[tuple[_Members, int], float]
-    )
-
-    def __post_init__(self) -> None:
-        placing, power_w = self.answers.placing, self.answers.many.alone.power_w
-        self.alone = placing.per_card + placing.per_w * power_w[: len(self.kinds), 0]
+    def __init__(self, kinds: Sequence[SeenKind], answers: SetAnswers) -> None:
+        self.kinds, self.answers = kinds, answers
+        placing, power_w = answers.placing, answers.many.alone.power_w
+        self.alone = placing.per_card + placing.per_w * power_w[: len(kinds), 0]
         self.row = functools.lru_cache(maxsize=_MOST_KEPT)(self._asked)
         self.set_of = functools.cache(self._described)
+        self._packed = dict[frozenset[tuple[int, int]], _Found]()
+        self._costs = dict[tuple[_Members, int], float]()
 
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
@@ -470,18 +452,17 @@ class Packer:
             free = [kind for kind, count in left.items() if count > used[kind]]
             if not free:
                 break
-            row = self.row(members, level)
-            gains = row.gains[free]
-            best = int(gains.argmax())
+            gains, levels, costs = self.row(members, level)
+            best = free[int(gains[free].argmax())]
             if not gains[best] > 0:
                 break
-            level = int(row.levels[free[best]])
-            members = tuple(sorted((*members, free[best])))
-            self._costs[members, level] = float(row.costs[free[best]])
+            level = int(levels[best])
+            members = tuple(sorted((*members, best)))
+            self._costs[members, level] = float(costs[best])
         return members, level
 
-    def _asked(self, members: _Members, level: int) -> _Row:
-        """What each further kind would gain a set, at each level, all at once."""
+    def _asked(self, members: _Members, level: int) -> tuple[Floats, Ints, Floats]:
+        """Gain, level and cost of a set with each further kind; all levels at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
         rows[:, : len(members)] = members
@@ -503,11 +484,7 @@ class Packer:
         cheapest = table[best, np.arange(kinds)]
         before = self.cost(members, level)
         gains = before + self.alone - cheapest
-        return _Row(
-            gains=np.where(gains > _LEAST_GAIN * before, gains, -np.inf),
-            levels=best,
-            costs=cheapest,
-        )
+        return np.where(gains > _LEAST_GAIN * before, gains, -np.inf), best, cheapest
 
     def cost(self, members: _Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.core.telemetry import COLUMN_UNITS, ENERGY_GPU, most_of, power_scope
 from advisor.predict.profiles import Floats
-from advisor_audit.owners import Family, Owner, owner_of
+from advisor_audit.owners import Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
@@ -34,29 +34,12 @@ from advisor_audit.sources import (
     TENSOR_ACTIVE,
     USED,
     Series,
+    Source,
     gpu_of,
 )
 from advisor_profiling.telemetry.dcgm import BLANK
 
 NOBODY, SEVERAL, _UNSEEN, _MIG = -1, -2, -3, -4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFacts:
-    """What a source says of all its series.
-
-    Attributes:
-        metrics: Of each channel the metrics that are there, the best first, and their factors.
-        within: Label; jobs share only where its value is equal.
-        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
-        families: Labels that may name a job.
-    """
-
-    metrics: Mapping[str, Mapping[str, float]]
-    within: str
-    carriers: frozenset[str]
-    families: Sequence[Family]
-    step_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -89,16 +72,16 @@ class _GpuPage:
 
 
 def gpu_pages(
-    series: Iterable[Series], site: SourceFacts, begin_s: float, steps: int
+    series: Iterable[Series], source: Source, within: str, begin_s: float, steps: int
 ) -> dict[str, _GpuPage]:
-    """Each GPU of a page.
+    """Each GPU of a page of a source; jobs share only where the label `within` has one value.
 
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
     by_metric = {
         name: (channel, scale)
-        for channel, names in site.metrics.items()
+        for channel, names in source.metrics.items()
         for name, scale in names.items()
     }
     rows: dict[str, _GpuPage] = {}
@@ -110,7 +93,7 @@ def gpu_pages(
         if gpu is None or one.metric not in by_metric:
             continue
         channel, scale = by_metric[one.metric]
-        place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        place, values = _placed(one, source.step_s, begin_s, steps, scale)
         if one.labels.get(INSTANCE) and channel in (POWER, ENERGY):
             # One part shows what the sensors of the whole read; others show nothing, or 0.
             place, values = place[values > 0], values[values > 0]
@@ -134,11 +117,11 @@ def gpu_pages(
             _GpuPage(gpu, one.labels.get("modelName", ""), host, np.zeros(steps, dtype=bool)),
         )
         page.mig[place] |= values > 0 if channel == MIG_MODE else bool(one.labels.get(INSTANCE))
-        if named := owner_of(one.labels, site.within, site.carriers, site.families):
+        if named := owner_of(one.labels, within, source.carriers, source.families):
             owner, page.labels[owner] = named
             there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
-        page.values, page.left_out = _means(sums[gpu], site, page.model, left_out[gpu])
+        page.values, page.left_out = _means(sums[gpu], source, page.model, left_out[gpu])
         page.owners = [*there[gpu]]
         page.held = _held([*there[gpu].values()], steps)
     return rows
@@ -171,14 +154,14 @@ def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
 
 
 def _means(
-    sums: Mapping[str, Floats], site: SourceFacts, model: str, left_out: LeftOut
+    sums: Mapping[str, Floats], source: Source, model: str, left_out: LeftOut
 ) -> tuple[dict[str, Floats], LeftOut]:
     """Each channel of a GPU, at each step by the best metric that it has there.
 
     What the card, as its other readings show it, cannot read is left out.
     """
     found: dict[str, Floats] = {}
-    for channel, names in site.metrics.items():
+    for channel, names in source.metrics.items():
         for total, count in (sums[name] for name in names if name in sums):
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
             best = found.get(channel)
@@ -196,8 +179,8 @@ def _means(
     )
     is_own = ENERGY_GPU not in power_scope(model)[0]
     if ENERGY in found and POWER not in found and is_own:
-        left_out = _without_jumps(found[ENERGY], most["W"] * site.step_s, left_out)
-        found[POWER] = _power_w(found[ENERGY], site.step_s)
+        left_out = _without_jumps(found[ENERGY], most["W"] * source.step_s, left_out)
+        found[POWER] = _power_w(found[ENERGY], source.step_s)
     for told in (ENERGY, MIG_MODE):
         found.pop(told, None)
     for channel, values in found.items():
@@ -280,8 +263,7 @@ _STATES: Mapping[int, _State] = {
 Codes: TypeAlias = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of a page in which a GPU did one thing.
 
     Attributes:

@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ from advisor_audit.packing import (
     make_packer,
     workload_of,
 )
-from advisor_audit.phases import LeftOut, Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import Series, metrics_for
+from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
+from advisor_audit.sources import Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -141,7 +142,7 @@ def test_ranges_are_of_worlds() -> None:
     seen = {"gpu_busy_percent": 15.0, "memory_busy_percent": 8.0, "sm_clock_mhz": 1980.0}
     seen |= {"power_w": 180.0, "memory_used_mib": 6000.0}
     owners = [Owner("team", f"job{n}", "c") for n in range(6)]
-    team = [replace(segment(n, one, 0, 4), means=seen) for n, one in enumerate(owners)]
+    team = [segment(n, one, 0, 4)._replace(means=seen) for n, one in enumerate(owners)]
     walked, found = packed(team, worlds=6)
     assert found
     freed_h = sum(h * (len(key.members) - 1) for key, h in walked.hours.items())
@@ -175,8 +176,8 @@ def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None
 
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
     one = segment(0, Owner("team", "job"), 0, 1)
-    one = replace(
-        one, model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}
+    one = one._replace(
+        model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}
     )
     survey = Survey()
     survey.add_page([one])
@@ -214,14 +215,10 @@ def rows(
     ]
 
 
-def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> SourceFacts:
-    return SourceFacts(
-        metrics=metrics_for({one.metric for one in series}),
-        within="namespace",
-        carriers=frozenset(carriers),
-        families=FAMILIES,
-        step_s=STEP_S,
-    )
+def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> Source:
+    metrics, of = metrics_for({one.metric for one in series}), frozenset(carriers)
+    told = SimpleNamespace(metrics=metrics, carriers=of, families=FAMILIES, step_s=STEP_S)
+    return cast("Source", told)
 
 
 def found(
@@ -235,7 +232,7 @@ def found(
     site = site_of(series, carriers)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
-        pages = gpu_pages(series, site, a * STEP_S, b - a)
+        pages = gpu_pages(series, site, "namespace", a * STEP_S, b - a)
         for page in pages.values():
             result += segments(page, watched, a * STEP_S, STEP_S)
     return result
@@ -281,7 +278,7 @@ def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without
 
 
 def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
-    pages = gpu_pages(series, site_of(series), 0.0, 30)
+    pages = gpu_pages(series, site_of(series), "namespace", 0.0, 30)
     return [*segments(pages["GPU-1"], Watched(), 0.0, STEP_S)], pages["GPU-1"].left_out
 
 
