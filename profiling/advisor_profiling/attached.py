@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prometheus_client.samples import Sample
+
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
@@ -36,7 +38,7 @@ from advisor.runtime.processes import (
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
-from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page, server_of
+from advisor.scrape.page import SeriesTotal, parse_selector, read_page, server_of
 from advisor_profiling.telemetry.nvml import (
     NvmlSource,
     busy_percent,
@@ -151,9 +153,7 @@ def _by_page(
     return ToldProgress(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
 
 
-def _own_page(
-    pids: Sequence[int], path: str, named_url: str | None, counter: Selector
-) -> str | None:
+def _own_page(pids: Sequence[int], path: str, named_url: str | None, counter: Sample) -> str | None:
     """The page of a server on its own ports, the one of its command line first."""
     named = named_url and urlsplit(named_url).port
     pages = [base + path for base in listening_urls(pids)]

@@ -359,7 +359,8 @@ def book_faults(ask: SlurmCommand) -> Iterator[str]:
 def _unweighed(partitions: str) -> Iterator[str]:
     """A GPU that is billed, and its hundredth that is not."""
     for line in partitions.splitlines():
-        name, weights = (_word(line, key) for key in ("PartitionName", "TRESBillingWeights"))
+        words = _words(line)
+        name, weights = (words.get(key, "") for key in ("PartitionName", "TRESBillingWeights"))
         given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
         # A GPU counts as itself and as one of its type; gres/mps has no types.
         of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
@@ -385,9 +386,9 @@ def _unlimited(ask: SlurmCommand) -> Iterator[str]:
                     yield f"{has}: add gres/mps={100 * gpus}"
 
 
-def _word(line: str, key: str) -> str:
-    found = re.search(rf"(?:^|\s){key}=(\S*)", line)
-    return found[1] if found else ""
+def _words(line: str) -> dict[str, str]:
+    """`Name=text` of each word of `scontrol show -o`."""
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
@@ -521,7 +522,7 @@ def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
 
 
 def _partition(line: str, of_all: str) -> Partition:
-    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    words = _words(line)
     # What a partition says stands behind what is said for all of them, and holds.
     brings = dict(re.findall(r"(Def(?:Cpu|Mem)PerGPU)=([0-9]+)", f"{of_all} {line}"))
     return Partition(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 import socket
 import stat
@@ -207,45 +208,38 @@ _METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Snapshot:
-    """All that was seen at the last look.
+class AgentMetrics(Collector):
+    """What was seen at the last look; a pod that is gone is in none of the metrics.
 
     Attributes:
-        looked_s: When, monotonic; None: not yet.
+        looked_s: When, monotonic.
         ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
     """
 
-    looked_s: float | None = None
-    ready: bool = False
-    pods: Sequence[_Numbers] = ()
-    gpus: Sequence[_Numbers] = ()
-    waiting: int = 0
-    sent: int = 0
-    lost: int = 0
-
-
-class AgentMetrics(Collector):
-    """The newest snapshot as metrics; a pod that is gone is in none of them."""
-
     def __init__(self) -> None:
-        self.now = _Snapshot()
+        self.looked_s, self.ready = -math.inf, False
+        self.families: Sequence[Metric] = ()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Sequence[Metric]:
         """What prometheus_client asks for."""
-        now = self.now
-        for what, labels, metrics, seen in (
-            ("pod", _METRIC_POD, _OF_PODS, now.pods),
-            ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
-        ):
-            for kind, name, text in metrics:
-                values = [(of, numbers[name]) for of, numbers in seen]
-                yield family(kind, f"{what}_{name}", text, labels, values)
-        text = "Observations that the service does not have yet"
-        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), [((), now.waiting)])
-        text = "Observations by what became of them"
-        done = [(("sent",), now.sent), (("lost",), now.lost)]
-        yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
+        return self.families
+
+
+def _families(
+    pods: Sequence[_Numbers], gpus: Sequence[_Numbers], reports: ObservationQueue
+) -> Iterator[Metric]:
+    for what, labels, metrics, seen in (
+        ("pod", _METRIC_POD, _OF_PODS, pods),
+        ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
+    ):
+        for kind, name, text in metrics:
+            values = [(of, numbers[name]) for of, numbers in seen]
+            yield family(kind, f"{what}_{name}", text, labels, values)
+    text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
+    yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
+    text = "Observations by what became of them"
+    done = [(("sent",), reports.sent), (("lost",), reports.lost)]
+    yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
 
 
 _Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
@@ -293,8 +287,8 @@ class MetricsServer(ThreadingHTTPServer):
         registry.register(metrics)
         self.answers: Mapping[str, Callable[[], tuple[int, bytes]]] = {
             "/metrics": lambda: (200, generate_latest(registry)),
-            "/healthz": lambda: _status(_looks(metrics.now)),
-            "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
+            "/healthz": lambda: _status(_looks(metrics)),
+            "/readyz": lambda: _status(_looks(metrics) and metrics.ready),
         }
         self._open, self._lock = dict[int, Any](), threading.Lock()
         super().__init__((host, port), _Handler)
@@ -341,9 +335,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: Prometheus and the kubelet ask several times a minute."""
 
 
-def _looks(now: _Snapshot) -> bool:
+def _looks(metrics: AgentMetrics) -> bool:
     # Later it is started again; a probe that hangs takes 60 s.
-    return now.looked_s is not None and time.monotonic() - now.looked_s < 180.0
+    return time.monotonic() - metrics.looked_s < 180.0
 
 
 def _status(good: bool) -> tuple[int, bytes]:
@@ -629,9 +623,9 @@ class _KubernetesAgent:
         gpus: Sequence[Gpu],
     ) -> None:
         self._api = api
-        self.metrics = AgentMetrics()
-        self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self._reports = ObservationQueue(service)
+        self.metrics, self._reports = AgentMetrics(), ObservationQueue(service)
+        self.metrics.looked_s = time.monotonic()
+        self.metrics.families = [*_families((), (), self._reports)]
         references = ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
@@ -656,29 +650,25 @@ class _KubernetesAgent:
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()
-        self.metrics.now = _Snapshot(
-            looked_s=time.monotonic(),
-            ready=self._api.listed and self._published is not None,
-            pods=[
-                _numbers(meter, self._hours[daemon.gpu.uuid])
-                for daemon, room in self._rooms
-                for meter in room.meters
-            ],
-            gpus=[
-                (
-                    (daemon.gpu.uuid,),
-                    {
-                        "ready": not daemon.unready,
-                        "daemon_losses": daemon.losses,
-                        "energy_joules": room.energy.metered and room.energy.metered.joules,
-                    },
-                )
-                for daemon, room in self._rooms
-            ],
-            waiting=self._reports.waiting,
-            sent=self._reports.sent,
-            lost=self._reports.lost,
-        )
+        pods = [
+            _numbers(meter, self._hours[daemon.gpu.uuid])
+            for daemon, room in self._rooms
+            for meter in room.meters
+        ]
+        gpus: list[_Numbers] = [
+            (
+                (daemon.gpu.uuid,),
+                {
+                    "ready": not daemon.unready,
+                    "daemon_losses": daemon.losses,
+                    "energy_joules": room.energy.metered and room.energy.metered.joules,
+                },
+            )
+            for daemon, room in self._rooms
+        ]
+        self.metrics.families = [*_families(pods, gpus, self._reports)]
+        self.metrics.ready = self._api.listed and self._published is not None
+        self.metrics.looked_s = time.monotonic()
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""

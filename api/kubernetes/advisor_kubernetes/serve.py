@@ -512,21 +512,22 @@ PATIENCE_S = 1.0
 """Of the 2 s that the API server waits; a pod without advice is as it came."""
 
 
-class Adviser:
-    """One question at a time; answers are kept for a minute."""
+def adviser(client: Client) -> Advise:
+    """Asks one question at a time, and keeps answers for a minute.
 
-    def __init__(self, client: Client) -> None:
-        self._advice = Advice(client)
-        self._lock = threading.Lock()
+    There is none where the service is away or has too much to do.
+    """
+    advice, lock = Advice(client), threading.Lock()
 
-    def __call__(self, question: Question) -> Answer:
-        """The answer; none where the service is away or has too much to do."""
-        if not self._lock.acquire(timeout=PATIENCE_S / 2):
+    def advise(question: Question) -> Answer:
+        if not lock.acquire(timeout=PATIENCE_S / 2):
             return NoAnswer("too much is asked at once")
         try:
-            return self._advice.answers([question])[question]
+            return advice.answers([question])[question]
         finally:
-            self._lock.release()
+            lock.release()
+
+    return advise
 
 
 # The API server takes objects of 1.5 MiB by default; an update has the old one, too.
@@ -554,7 +555,7 @@ class _Gate(Gate):
 
 
 def create_app(
-    options: ServeOptions, choosing: Choosing, adviser: Advise, host_paths: Sequence[str] = ()
+    options: ServeOptions, choosing: Choosing, advise: Advise, host_paths: Sequence[str] = ()
 ) -> Starlette:
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
@@ -569,7 +570,7 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/mutate", _mutate(choosing, adviser, host_paths), methods=["POST"]),
+            Route("/mutate", _mutate(choosing, advise, host_paths), methods=["POST"]),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
@@ -592,13 +593,13 @@ def create_app(
 
 
 def _mutate(
-    choosing: Choosing, adviser: Advise, host_paths: Sequence[str]
+    choosing: Choosing, advise: Advise, host_paths: Sequence[str]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         answer = functools.partial(
             review, read_object(body), choosing.username, host_paths,
-            is_full=choosing.is_full, advise=adviser,
+            is_full=choosing.is_full, advise=advise,
         )  # fmt: skip
         # All others ask nobody, and take a millisecond.
         asks = names.PLACED_BY.encode() in body
