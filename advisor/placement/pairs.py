@@ -17,7 +17,7 @@ from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
-from advisor.placement.placing import Bools, PlacedSet, Placing, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
 from advisor.wire.placement import PlacedJob
@@ -146,7 +146,7 @@ class QueuePairs:
 
     def __init__(self, placing: Placing) -> None:
         self.placing, self.timed_out = placing, False
-        self._answers, kinds = set_answers(placing, 0), placing.kinds
+        self._answers, kinds = SetAnswers(placing, 0), placing.kinds
         self._known: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
         singles = {one.kinds[0]: one for one in self._answers.singles()}

@@ -318,9 +318,8 @@ NINE_SPLITS = -1
 """Stands for a level: two jobs, predicted by the model of pairs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _ManyAlone:
-    """Kinds of jobs alone, at each level; the last row is an empty seat.
+    """Kinds of jobs alone, one profile each, at each level; the last row is an empty seat.
 
     Attributes:
         shares: Limit of each kind at each level: safe, and within its profile.
@@ -328,10 +327,14 @@ class _ManyAlone:
         doubt: Of the rates there (`Profile.doubt`).
     """
 
-    shares: Floats
-    alone: JobsAlone
-    doubt: Floats
-    limit_w: float
+    def __init__(self, profiles: Sequence[Profile], checked: CheckedCounts | None) -> None:
+        shares = np.array([_levels(profile, checked) for profile in profiles])
+        found = alone_at(profiles, shares)
+        doubt = [p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)]
+        seated = {one.name: _with_empty_seat(getattr(found, one.name)) for one in fields(JobsAlone)}
+        limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
+        self.shares, self.doubt = _with_empty_seat(shares), _with_empty_seat(np.array(doubt))
+        self.alone, self.limit_w = JobsAlone(**seated), min(limits, default=np.inf)
 
     def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
         """What sets, shape (sets, seats), do, each at its level, shape (sets,).
@@ -407,24 +410,6 @@ def _nothing(empty: int, levels: int = 1) -> Sets:
     none = np.zeros(levels, dtype=np.int64)
     return Sets(
         rows=np.full((levels, MOST_JOBS), empty), level=np.arange(levels), size=none, last=none
-    )
-
-
-def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
-    """Of one profile of each kind."""
-    shares = np.array([_levels(profile, checked) for profile in profiles])
-    found = alone_at(profiles, shares)
-    seated = {
-        field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
-    }
-    limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
-    return _ManyAlone(
-        shares=_with_empty_seat(shares),
-        alone=JobsAlone(**seated),
-        doubt=_with_empty_seat(
-            np.array([p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)])
-        ),
-        limit_w=min(limits, default=np.inf),
     )
 
 
@@ -562,17 +547,21 @@ class SetAnswers:
         floors: Least speed that each must keep.
         two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite where nobody asked for one.
+
+    Raises:
+        InputError: a limit for no job that is there.
     """
 
-    def __init__(
-        self, placing: Placing, number: int, there: tuple[int, ...], many: _ManyAlone
-    ) -> None:
-        self.placing, self.number, self.there, self.many = placing, number, there, many
+    def __init__(self, placing: Placing, number: int) -> None:
+        self.placing, self.number = placing, number
+        self.there = tuple(n for n, profile in enumerate(self.pool.profiles) if profile is not None)
         self.of, self.by_law = functools.cache(self._of), functools.cache(self._by_law)
         self.heads: Sets | None = None
         self._filling: Sets | None = None
         self._ask = self.pool.asked
         profiles = [self._profile(kind) for kind in self.there]
+        check_limits(self.pool.limits, profiles)
+        self.many = _ManyAlone(profiles, self.pool.checked)
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
@@ -775,19 +764,6 @@ class SetAnswers:
             cost=self._cost(kinds, found)[0],
             decision=decision,
         )
-
-
-def set_answers(placing: Placing, number: int) -> SetAnswers:
-    """Of one of the pools.
-
-    Raises:
-        InputError: a limit for no job that is there.
-    """
-    pool = placing.pools[number]
-    there = tuple(n for n, profile in enumerate(pool.profiles) if profile is not None)
-    profiles = [profile for profile in pool.profiles if profile is not None]
-    check_limits(pool.limits, profiles)
-    return SetAnswers(placing, number, there, many_alone(profiles, pool.checked))
 
 
 def joining(placing: Placing, number: int) -> Iterator[PlacedSet]:

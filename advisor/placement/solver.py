@@ -42,7 +42,7 @@ from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.errors import InputError, NoSplitError
 from advisor.placement.pairs import QueuePairs, Schedule, scheduled
-from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
@@ -161,7 +161,7 @@ def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
 def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     """A plan for jobs that run from now on, with a bound over the sets of the search."""
     started = time.monotonic()
-    answers = [set_answers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
+    answers = [SetAnswers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
     master = _master(placing, answers)
     bound, timed_out = _found(placing, answers, master, started, time_limit_s, _SEARCH_PART, 0.0)
     steps = _dived(answers, master, started, time_limit_s)

@@ -68,7 +68,6 @@ from advisor_audit.packing import (
     Walk,
     Walked,
     Workload,
-    make_packer,
     workload_of,
 )
 from advisor_audit.phases import (
@@ -1130,7 +1129,7 @@ def _packer(
     limits = with_card_memory(wanted.limits, model)
     if limits.memory_mib is None:
         limits = replace(limits, memory_mib=survey.memory_mib(model))
-    return make_packer(
+    return Packer(
         kinds,
         profiles,
         survey.idle_power_w(model),

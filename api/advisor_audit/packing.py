@@ -35,7 +35,6 @@ from advisor.placement.placing import (
     SetAnswers,
     Sets,
     make_placing,
-    set_answers,
 )
 from advisor.predict.one_window import (
     DRAM,
@@ -407,9 +406,32 @@ class Packer:
         kinds: In the order of their numbers.
         row: What each further kind would gain a set at a level, at which level, and at what cost.
         set_of: What a set of two or more does at a level, or what a job does alone.
+
+    Raises:
+        InputError: an aim without prices.
     """
 
-    def __init__(self, kinds: Sequence[SeenKind], answers: SetAnswers) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[SeenKind],
+        profiles: Sequence[Profile],
+        idle_power_w: float,
+        aim: Aim,
+        limits: Request,
+        prices: Prices,
+    ) -> None:
+        pool = Pool(
+            gpu_model=kinds[0].model,
+            gpus=MOST_JOBS * len(kinds),
+            profiles=tuple(profiles),
+            limits=limits,
+            idle_power_w=idle_power_w,
+        )
+        named = [
+            Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
+            for kind, profile in zip(kinds, profiles, strict=True)
+        ]
+        answers = SetAnswers(make_placing(named, [pool], aim, prices), 0)
         self.kinds, self.answers = kinds, answers
         placing, power_w = answers.placing, answers.many.alone.power_w
         self.alone = placing.per_card + placing.per_w * power_w[: len(kinds), 0]
@@ -527,33 +549,6 @@ class Packer:
             lag_w=float((behind * alone_w).sum()),
             lag_cards=float(behind.sum()),
         )
-
-
-def make_packer(
-    kinds: Sequence[SeenKind],
-    profiles: Sequence[Profile],
-    idle_power_w: float,
-    aim: Aim,
-    limits: Request,
-    prices: Prices,
-) -> Packer:
-    """For kinds on one GPU model.
-
-    Raises:
-        InputError: an aim without prices.
-    """
-    pool = Pool(
-        gpu_model=kinds[0].model,
-        gpus=MOST_JOBS * len(kinds),
-        profiles=tuple(profiles),
-        limits=limits,
-        idle_power_w=idle_power_w,
-    )
-    named = [
-        Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
-        for kind, profile in zip(kinds, profiles, strict=True)
-    ]
-    return Packer(kinds, set_answers(make_placing(named, [pool], aim, prices), 0))
 
 
 # Answers that are kept, of each sort; a row has a number for each kind.

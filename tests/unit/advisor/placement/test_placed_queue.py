@@ -34,8 +34,6 @@ from advisor.placement.placing import (
     SetAnswers,
     Sets,
     make_placing,
-    many_alone,
-    set_answers,
 )
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
@@ -492,7 +490,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
         plan = place(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     assert plan.bound <= brute_force(answers, searched) * (1 + 1e-9)
     if not plan.waiting:
         best = brute_force(answers, lambda answers, kinds: [answers.of(kinds)])
@@ -546,7 +544,7 @@ def test_no_set_gains_more_than_a_search_says(
 
     Nor does any gain more than was said of each set that it grew from.
     """
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
     looking = SetSearch(answers, worth, card_worth, closely=closely)
@@ -596,14 +594,13 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
         dataclasses.replace(p, doubt=np.full((2, len(p.shares)), dice.choice([0.0, 0.2])))
         for p in profiles
     ]
-    many = many_alone(profiles)
     kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
     seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
-    speed, low_end, watts = many.at(seats, np.array([level]))
     placing = placing_of(
         [(p, 7) for p in profiles], 1, limits=Request(policy=Policy(min_speed=0.0))
     )
-    answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
+    answers = SetAnswers(placing, 0)
+    speed, low_end, watts = answers.many.at(seats, np.array([level]))
     (cost,) = answers.costs(
         Sets(
             rows=seats,
@@ -628,7 +625,7 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
 @few
 @given(placings(of_pairs=[Asking()]))
 def test_what_pairs_cost_at_least(placing: Placing) -> None:
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     pairs = np.argwhere(answers.two.roughly)
     answers.two.look_at(pairs)
     assert not answers.two.roughly.any()

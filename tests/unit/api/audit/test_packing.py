@@ -23,7 +23,6 @@ from advisor_audit.packing import (
     Walk,
     Walked,
     Workload,
-    make_packer,
     workload_of,
 )
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
@@ -44,7 +43,7 @@ def profiles() -> list[Profile]:
 def packer(profiles: Sequence[Profile]) -> Packer:
     kinds = [SeenKind(MODEL, profile.job, False, ()) for profile in profiles]
     limits = Request(memory_mib=CARD_MIB)
-    return make_packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)
+    return Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)
 
 
 @given(counts=st.dictionaries(st.integers(0, 23), st.integers(1, 9), min_size=1, max_size=8))
@@ -94,7 +93,7 @@ def packed(
 
     def packers(profiles: Sequence[Profile]) -> dict[str, Packer]:
         limits = Request(memory_mib=CARD_MIB)
-        return {MODEL: make_packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)}
+        return {MODEL: Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)}
 
     told = packers(survey.profiles(kinds, bundled_head()))
     numbers = {kind: n for n, kind in enumerate(kinds)}
