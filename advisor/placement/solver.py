@@ -177,7 +177,7 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     def left_s() -> float:
         return time_limit_s - SEATING_S - (time.monotonic() - started)
 
-    cards = steps[-1] if placing.at_once else _finished(master, steps, left_s(), NEAR)
+    cards = steps[-1] if placing.at_once else _finished(master, steps, left_s())
     used = _settled(master, answers, cards, left_s)
     if master.spare and not _take_out_spare(answers, used):
         master = master.without_spare(used)
@@ -620,6 +620,10 @@ def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
 def _dived(
     answers: list[SetAnswers], master: _Master, started: float, time_limit_s: float
 ) -> list[Floats]:
+    """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
+
+    Sets are looked for meanwhile, by what rows are worth, of so many jobs of each kind.
+    """
 
     def look(duals: Floats, left: Floats) -> None:
         for of_pool in answers:
@@ -631,7 +635,14 @@ def _dived(
         return time_limit_s - (time.monotonic() - started)
 
     least = _least(master)
-    steps = _dived_from(master, look, left_s, NEAR)
+    (cost, _), best, steps = master.solve(), None, list[Floats]()
+    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
+        before_s = left_s()
+        tried = _dive(master, look, left_s, number)
+        if best is None or master.cost(tried[-1]) < master.cost(best):
+            best, steps = tried[-1], tried
+        if master.cost(best) <= (1 + NEAR) * cost or before_s - left_s() > left_s() - LAST_S:
+            break
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
     return steps
@@ -647,29 +658,7 @@ def _dearest(sets: Iterable[PlacedSet]) -> float:
     return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
 
 
-def _dived_from(
-    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
-) -> list[Floats]:
-    """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
-
-    Args:
-        master: Solved.
-        look: Adds sets to the master, by what rows are worth, of so many jobs of each kind.
-        left_s: How much time is left.
-        gap: From the best, at which whole cards are good enough.
-    """
-    (cost, _), best, steps = master.solve(), None, list[Floats]()
-    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
-        before_s = left_s()
-        tried = _dive(master, look, left_s, number)
-        if best is None or master.cost(tried[-1]) < master.cost(best):
-            best, steps = tried[-1], tried
-        if master.cost(best) <= (1 + gap) * cost or before_s - left_s() > left_s() - LAST_S:
-            break
-    return steps
-
-
-def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
+def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
     kept = (np.zeros(0), *steps)  # a few cards are chosen all at once
@@ -677,7 +666,7 @@ def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -
     master.keep(next(some for some in kept if best.sum() - some.sum() <= 30))
     if left_s <= 0:
         return best
-    found = master.whole(left_s, gap, best)
+    found = master.whole(left_s, NEAR, best)
     return best if found is None else min((found, best), key=master.cost)
 
 

@@ -66,7 +66,6 @@ from advisor_audit.packing import (
     Survey,
     Team,
     Walk,
-    Walked,
     Workload,
     workload_of,
 )
@@ -123,17 +122,17 @@ class SavedInWorlds:
     cards: Floats
 
 
-def saved(walked: Walked, packers: _Packers, worlds: Iterable[_Packers]) -> SavedInWorlds:
+def saved(walk: Walk, worlds: Iterable[_Packers]) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
-    slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
+    slots = {key: h * 3600 / walk.slot_s for key, h in walk.hours.items()}
     all_slots, sampled = (
-        _sum(sets, _outcomes(sets, packers, 0))[:2, :1]
-        for sets in (slots, _merged(slot.sets for slot in walked.sample))
+        _sum(sets, _outcomes(sets, walk.packers, 0))[:2, :1]
+        for sets in (slots, _merged(slot.sets for slot in walk.sample))
     )
-    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds)]
-    times = walked.slots / max(len(walked.sample), 1)
+    found = [_in_world(walk, of_model, n) for n, of_model in enumerate(worlds)]
+    times = walk.slots / max(len(walk.sample), 1)
     table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
-    hours = walked.slot_s / 3600
+    hours = walk.slot_s / 3600
     return SavedInWorlds(
         freed_h=table[:, 0] * hours,
         kwh=table[:, 1] * hours / 1000,
@@ -147,12 +146,12 @@ def _saved_w(sets: Collection[SetKey], worlds: Iterable[_Packers]) -> dict[SetKe
     return {key: interval(np.array([of_world[key][1] for of_world in does])) for key in sets}
 
 
-def _in_world(walked: Walked, packers: _Packers, world: int) -> tuple[Floats, Floats]:
+def _in_world(walk: Walk, packers: _Packers, world: int) -> tuple[Floats, Floats]:
     """Cards freed and watts saved over the sample, and cards of the fullest slot."""
-    sample = _merged(_packed_slot(slot, packers) for slot in walked.sample)
-    top = [_packed_slot(slot, packers) for slot in walked.top]
+    sample = _merged(_packed_slot(slot, packers) for slot in walk.sample)
+    top = [_packed_slot(slot, packers) for slot in walk.top]
     does = _outcomes(_merged([sample, *top]), packers, world)
-    fullest = zip(walked.top, top, strict=True)
+    fullest = zip(walk.top, top, strict=True)
     cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
     most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
     return _sum(sample, does)[:2], np.ceil(most - 1e-9)
@@ -480,9 +479,7 @@ class _Hours:
 class _AuditTotals:
     """All that the answer is made of."""
 
-    survey: Survey
-    packers: Mapping[str, Packer]
-    walked: Walked
+    walk: Walk
     hours: _Hours
     prices: Prices
     saved: SavedInWorlds
@@ -495,7 +492,7 @@ class _AuditTotals:
         kwh = kwh_range and kwh_range.value
         return _Now(
             gpus=len(self.hours.gpus),
-            cards=self.walked.most_now,
+            cards=self.walk.most_now,
             gpu_hours=gpu_hours,
             paused_hours=seconds.get("paused", 0.0) / HOUR_S,
             free_hours=seconds.get("free", 0.0) / HOUR_S,
@@ -514,7 +511,7 @@ class _AuditTotals:
 
     def _with_dark(self, gpu_hours: float) -> Interval:
         """Today's kWh, with what hours without a reading of power may have taken."""
-        kwh, dark, survey = self._read_kwh, self.hours.dark_s, self.survey
+        kwh, dark, survey = self._read_kwh, self.hours.dark_s, self.walk.survey
         held_s = sum(span_s for (_, is_held), span_s in dark.items() if is_held)
         mean_w = kwh * 3.6e6 / max(gpu_hours * HOUR_S - held_s, 1.0)
         low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
@@ -529,16 +526,16 @@ class _AuditTotals:
         return POWER in self.hours.channels
 
     def _set(self, key: SetKey) -> PackedSet:
-        return self.packers[key.model].set_of(key.members, key.level)
+        return self.walk.packers[key.model].set_of(key.members, key.level)
 
     def _basis(self, key: SetKey) -> _AuditBasis:
-        kinds = self.packers[key.model].kinds
+        kinds = self.walk.packers[key.model].kinds
         return _basis_of(key.model, known=all(kinds[n].known for n in key.members))
 
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
-        hours, saved, prices = self.walked.hours, self.saved, self.prices
-        unread_h = self.walked.apart.get("too little read", 0.0)
+        hours, saved, prices = self.walk.hours, self.saved, self.prices
+        unread_h = self.walk.apart.get("too little read", 0.0)
         # Hours that were not read stay as they are, or share a card with up to six others.
         drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
         drawn[0, 0] = 0.0
@@ -564,14 +561,14 @@ class _AuditTotals:
             kwh=kwh,
             kwh_idle=kwh_idle,
             cost=cost,
-            predicted_hours=self.walked.known_hours,
-            apart_hours=dict(self.walked.apart),
+            predicted_hours=self.walk.known_hours,
+            apart_hours=dict(self.walk.apart),
         )
 
     def _idle_kw(self, hours: Mapping[SetKey, float]) -> float:
         """Of a freed card, by the GPU models of the sets."""
         total = sum(hours.values())
-        watts = sum(h * self.survey.idle_power_w(key.model) for key, h in hours.items())
+        watts = sum(h * self.walk.survey.idle_power_w(key.model) for key, h in hours.items())
         return watts / total / 1000 if total else 0.0
 
     def sets(self, worlds: Iterable[_Packers]) -> tuple[list[SharingSet], list[SharingSet]]:
@@ -580,7 +577,7 @@ class _AuditTotals:
         per_card, per_kw = (by_hour, by_kwh) if self.prices.are_set else (1.0, 0.0)
         worth = defaultdict[tuple[Workload, ...], float](float)
         of_jobs = defaultdict[tuple[Workload, ...], list[Team]](list)
-        for team, hours in self.walked.teams.items():
+        for team, hours in self.walk.teams.items():
             one, jobs = self._set(team.key), tuple(sorted(team.jobs))
             freed = len(jobs) - 1 - one.lag_cards
             worth[jobs] += hours * (per_card * freed + per_kw * one.saved_w / 1000)
@@ -600,7 +597,7 @@ class _AuditTotals:
         self, teams: Sequence[Team], does: Sequence[Mapping[SetKey, Floats]]
     ) -> SharingSet:
         """One set, whatever its jobs were from hour to hour."""
-        hours, seen, prices = self.walked.teams, self.survey.seen, self.prices
+        hours, seen, prices = self.walk.teams, self.walk.survey.seen, self.prices
         most = max(teams, key=lambda team: (hours[team], team))
         one, jobs, model = self._set(most.key), most.jobs, most.key.model
         table = np.array(
@@ -617,7 +614,7 @@ class _AuditTotals:
             speeds=one.speeds,
             limits_percent=one.shares,
             memory_mib=tuple(seen[job].memory_mib for job in jobs),
-            card_mib=self.survey.memory_mib(model),
+            card_mib=self.walk.survey.memory_mib(model),
             power_w=one.power_w,
             freed_hours=interval(table[:, 0]),
             saved_kwh=interval(table[:, 1] / 1000),
@@ -631,9 +628,10 @@ class _AuditTotals:
 
     def jobs(self) -> tuple[SeenJob, ...]:
         """Those with the most hours."""
-        tails, several = self._tails(), set(map(workload_of, self.survey.several))
+        tails, several = self._tails(), set(map(workload_of, self.walk.survey.several))
         order = sorted(
-            self.survey.seen.items(), key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0])
+            self.walk.survey.seen.items(),
+            key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0]),
         )
         return tuple(
             self._seen(job, seen, tails.get(job), job in several) for job, seen in order[:MOST_JOBS]
@@ -642,7 +640,7 @@ class _AuditTotals:
     def _seen(
         self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
     ) -> SeenJob:
-        known = (seen.model, job.known_as) in self.survey.known
+        known = (seen.model, job.known_as) in self.walk.survey.known
         read, active, _ = seen.activity
         return SeenJob(
             basis=_basis_of(seen.model, known=known),
@@ -659,17 +657,17 @@ class _AuditTotals:
             fills=active >= FILLS_PERCENT if read and SM in seen.busy else None,
             is_server=seen.is_server,
             several_gpus=several,
-            shared_hours=self.walked.shared.get(job, 0.0),
+            shared_hours=self.walk.shared.get(job, 0.0),
             tail=tail,
         )
 
     def _tails(self) -> dict[Workload, Interval]:
         """Of what looks like a server, how much longer its p99 could be at worst."""
         found: dict[Workload, Interval] = {}
-        for team in self.walked.teams:
+        for team in self.walk.teams:
             one = self._set(team.key)
             for job, longer in zip(team.jobs, one.longer, strict=True):
-                if self.survey.seen[job].is_server:
+                if self.walk.survey.seen[job].is_server:
                     tail = P99_ERRORS[one.of_class].times(longer)
                     if job not in found or tail.high > found[job].high:
                         found[job] = tail
@@ -677,8 +675,8 @@ class _AuditTotals:
 
     def first_pairs(self, worlds: Iterable[_Packers]) -> tuple[HostSet, ...]:
         """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
-        seen, together = self.survey.seen, defaultdict[Team, float](float)
-        for (jobs, key), hours in self.walked.teams.items():
+        seen, together = self.walk.survey.seen, defaultdict[Team, float](float)
+        for (jobs, key), hours in self.walk.teams.items():
             # Of larger sets, each two.
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
                 if not (seen[a].is_server or seen[b].is_server):
@@ -766,9 +764,9 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     yield from (
         f"{hours:,.0f} GPU hours {text}"
         for why, text in _LEFT_ALONE.items()
-        if (hours := totals.walked.apart.get(why))
+        if (hours := totals.walk.apart.get(why))
     )
-    if totals.survey.groups == {""}:
+    if totals.walk.survey.groups == {""}:
         yield (
             "no series says whose a job is, so all are taken to be of one owner; where "
             "--within names a label that tells owners apart, strangers do not share"
@@ -779,7 +777,7 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
             "prior from how busy they were, with wide ranges, and what sets do is by the law of "
             f"sets of {_LEARNED}"
         )
-    if unread := sorted(totals.hours.models - totals.survey.limits_w.keys()):
+    if unread := sorted(totals.hours.models - totals.walk.survey.limits_w.keys()):
         yield (
             f"no power limit of {', '.join(unread)} was read (DCGM_FI_DEV_ENFORCED_POWER_LIMIT): "
             f"{LEARNED_LIMIT_W:.0f} W are taken of {_LEARNED}, as where they were measured, "
@@ -1004,7 +1002,7 @@ def audit(
     # Twelve slots are packed in each world.
     every = max(1, round(span_s / slot_s / 12))
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
+    walk = _walk_of(read, survey, wanted, slot_s, every)
     # Through all pages once more, slot by slot.
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
@@ -1014,12 +1012,10 @@ def audit(
         worlds.append(world)
         on_progress("drawing ranges", len(worlds), _WORLDS)
     totals = _AuditTotals(
-        survey=survey,
-        packers=walk.packers,
-        walked=walk.walked,
+        walk=walk,
         hours=hours,
         prices=wanted.prices,
-        saved=saved(walk.walked, walk.packers, worlds),
+        saved=saved(walk, worlds),
     )
     points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
     return _answer(source, wanted, totals, pages, worlds, len(points)), points
@@ -1050,7 +1046,7 @@ def _answer(
             begin=begin,
             end=end,
             step_s=source.step_s,
-            slot_s=totals.walked.slot_s,
+            slot_s=totals.walk.slot_s,
             months=(source.end_s - source.begin_s) / HOUR_S / MONTH_H,
             within=wanted.within,
             objective=wanted.objective,
@@ -1065,7 +1061,7 @@ def _answer(
         sets=tuple(sets),
         changes=tuple(changes),
         jobs=jobs,
-        left_out=len(totals.survey.seen) - len(jobs),
+        left_out=len(totals.walk.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
@@ -1074,7 +1070,7 @@ def _answer(
             "prove (advisor launch says which jobs do not do what was expected)",
             "of many sets those are taken that look best, so expect less than the value, within "
             "the range",
-            f"jobs are packed anew every {totals.walked.slot_s / 60:.0f} minutes as they "
+            f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
             "overlapped; a job that runs does not move, so a scheduler that places each once "
             "frees fewer cards",
             "jobs that run longer beside others overlap with more of those that come later; the "
@@ -1083,7 +1079,9 @@ def _answer(
     )
 
 
-def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
+def _walk_of(
+    read: Iterable[Segment], survey: Survey, wanted: Wanted, slot_s: float, every: int = 1
+) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
     Raises:
@@ -1098,7 +1096,8 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     kinds = {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
+    packers = _packers(kinds, profiles, survey, wanted)
+    return Walk(survey, packers, numbers, wanted.within, slot_s, every)
 
 
 def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
@@ -1250,13 +1249,13 @@ class HostWatch:
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
-        walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
+        walk = _walk_of(segments, survey, self._wanted, WINDOW_S)
         walk.page(segments, 0.0, WINDOW_S)
-        hours = walk.walked.hours
+        hours = walk.hours
         saving = _saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
         together = [
             _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
-            for jobs, key in walk.walked.teams
+            for jobs, key in walk.teams
         ]
         return HostSeen(
             at=now(),

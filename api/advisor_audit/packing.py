@@ -185,7 +185,6 @@ class Survey:
     _cells: dict[SeenKind, dict[str, list[float]]] = field(
         default_factory=dict[SeenKind, dict[str, list[float]]]
     )
-    _seconds: dict[SeenKind, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_page(self, segments: Collection[Segment]) -> None:
         """One page of the whole cluster."""
@@ -588,14 +587,12 @@ class SlotCards:
     """One slot: cards with sharing, and what they are.
 
     Attributes:
-        apart: Cards of jobs alone, and of those that stay as they are.
         cards_now: A card for each job.
         groups: Jobs of each kind that may share, by GPU model.
     """
 
     cards: float
     begin_s: float
-    apart: int = field(compare=False)
     cards_now: int = field(compare=False)
     groups: Sequence[tuple[str, Mapping[int, int]]] = field(compare=False)
     sets: Mapping[SetKey, int] = field(compare=False)
@@ -607,11 +604,12 @@ HELD = ("busy", "paused", "shared", "mig")
 _APART = {"shared": "shared already", "mig": "in MIG or partitions"}
 
 
-@dataclass(slots=True)
-class Walked:
-    """What was counted.
+@dataclass(slots=True, eq=False)
+class Walk:
+    """Packs slot after slot, and counts.
 
     Attributes:
+        numbers: Of each kind, its place in the packer of its model.
         hours: Of each set of two and more.
         teams: The same by the names of their jobs.
         shared: Hours of each workload in sets.
@@ -619,6 +617,10 @@ class Walked:
         sample: One of `every` slots.
     """
 
+    survey: Survey
+    packers: Mapping[str, Packer]
+    numbers: Mapping[SeenKind, int]
+    within: str
     slot_s: float
     every: int = 1
     hours: dict[SetKey, float] = field(default_factory=lambda: defaultdict(float))
@@ -631,24 +633,9 @@ class Walked:
     top: list[SlotCards] = field(default_factory=list[SlotCards])
     sample: list[SlotCards] = field(default_factory=list[SlotCards])
 
-
-@dataclass(slots=True, eq=False)
-class Walk:
-    """Packs slot after slot.
-
-    Attributes:
-        numbers: Of each kind, its place in the packer of its model.
-    """
-
-    survey: Survey
-    packers: Mapping[str, Packer]
-    numbers: Mapping[SeenKind, int]
-    within: str
-    walked: Walked
-
     def page(self, segments: Iterable[Segment], begin_s: float, end_s: float) -> None:
         """One page of the whole cluster."""
-        slot_s = self.walked.slot_s
+        slot_s = self.slot_s
         count = max(1, round((end_s - begin_s) / slot_s))
         slots: list[list[Segment]] = [[] for _ in range(count)]
         for one in segments:
@@ -662,23 +649,22 @@ class Walk:
             self._slot(there, begin_s + place * slot_s)
 
     def _slot(self, there: Sequence[Segment], begin_s: float) -> None:
-        walked, hours = self.walked, self.walked.slot_s / 3600
+        hours, apart = self.slot_s / 3600, 0
         groups: dict[tuple[str, str], _Group] = defaultdict(lambda: defaultdict(list))
-        apart = 0
         for one in there:
             kind, why = self._kind(one)
             if kind is None or one.owner is None:
-                walked.apart[why] += hours
+                self.apart[why] += hours
                 apart += 1
                 continue
-            walked.known_hours += hours if kind.known else 0.0
+            self.known_hours += hours if kind.known else 0.0
             group = groups[one.model, self._group(one)]
             group[self.numbers[kind]].append(workload_of(one.owner))
         sets, alone = Counter[SetKey](), 0
         for (model, _), group in sorted(groups.items()):
             alone += self._packed(model, group, sets)
         for key, count in sets.items():
-            walked.hours[key] += count * hours
+            self.hours[key] += count * hours
         # With cards for what the jobs of a set lag behind.
         used = sum(
             count * (1 + self.packers[key.model].set_of(key.members, key.level).lag_cards)
@@ -688,13 +674,13 @@ class Walk:
             (model, {n: len(names) for n, names in group.items()})
             for (model, _), group in sorted(groups.items())
         ]
-        slot = SlotCards(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
+        slot = SlotCards(apart + alone + used, begin_s, len(there), counts, sets)
         # In the slots with the most cards it is seen how many would have been enough.
-        (heapq.heappush if len(walked.top) < 8 else heapq.heappushpop)(walked.top, slot)
-        walked.most_now = max(walked.most_now, len(there))
-        if walked.slots % walked.every == walked.every // 2:
-            walked.sample.append(slot)
-        walked.slots += 1
+        (heapq.heappush if len(self.top) < 8 else heapq.heappushpop)(self.top, slot)
+        self.most_now = max(self.most_now, len(there))
+        if self.slots % self.every == self.every // 2:
+            self.sample.append(slot)
+        self.slots += 1
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
         if why := _APART.get(one.state):
@@ -714,7 +700,7 @@ class Walk:
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:
         """Add the sets of a group; how many jobs stay alone."""
         found = self.packers[model].pack({n: len(names) for n, names in group.items()})
-        walked, hours, alone = self.walked, self.walked.slot_s / 3600, 0
+        hours, alone = self.slot_s / 3600, 0
         names = {n: sorted(of_kind, reverse=True) for n, of_kind in group.items()}
         for (members, level), count in found.items():
             if len(members) == 1:
@@ -724,10 +710,10 @@ class Walk:
             sets[key] += count
             for _ in range(count):
                 jobs = tuple(names[kind].pop() for kind in members)
-                walked.teams[Team(jobs, key)] += hours
+                self.teams[Team(jobs, key)] += hours
                 for job in jobs:
-                    walked.shared[job] += hours
-        if len(walked.teams) > 2 * _MOST_TEAMS:
-            for team, _ in heapq.nsmallest(_MOST_TEAMS, walked.teams.items(), key=lambda t: t[1]):
-                del walked.teams[team]
+                    self.shared[job] += hours
+        if len(self.teams) > 2 * _MOST_TEAMS:
+            for team, _ in heapq.nsmallest(_MOST_TEAMS, self.teams.items(), key=lambda t: t[1]):
+                del self.teams[team]
         return alone

@@ -21,7 +21,6 @@ from advisor_audit.packing import (
     SeenKind,
     Survey,
     Walk,
-    Walked,
     Workload,
     workload_of,
 )
@@ -82,7 +81,7 @@ def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float 
 
 def packed(
     segments: Sequence[Segment], within: str = "namespace", hours: int = 4, worlds: int = 0
-) -> tuple[Walked, SavedInWorlds | None]:
+) -> tuple[Walk, SavedInWorlds | None]:
     """What was packed, and what is saved in worlds."""
     survey = Survey()
     survey.add_page(segments)
@@ -97,14 +96,14 @@ def packed(
 
     told = packers(survey.profiles(kinds, bundled_head()))
     numbers = {kind: n for n, kind in enumerate(kinds)}
-    walk = Walk(survey, told, numbers, within, Walked(900.0, every=4))
+    walk = Walk(survey, told, numbers, within, 900.0, every=4)
     walk.page(segments, 0.0, hours * HOUR_S)
     guesses = survey.guesses(kinds, bundled_head())
     in_worlds = (packers(guesses(world)) for world in range(worlds))
-    return walk.walked, saved(walk.walked, told, in_worlds) if worlds else None
+    return walk, saved(walk, in_worlds) if worlds else None
 
 
-def walked(segments: Sequence[Segment], within: str = "namespace") -> Walked:
+def walked(segments: Sequence[Segment], within: str = "namespace") -> Walk:
     return packed(segments, within)[0]
 
 
