@@ -72,46 +72,50 @@ class Schedule:
         """The job with the lowest mean speed while it runs."""
         return min(self.runs, key=lambda run: run.speed)
 
+    @classmethod
+    def of(
+        cls, sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = False
+    ) -> "Schedule":
+        """When and where each set of a queue runs; each on the GPU that is free first.
+
+        Where they need not start in their order, the longest is given a GPU first, which keeps the
+        makespan within a third of the shortest possible (R. Graham, "Bounds on multiprocessing
+        timing anomalies", SIAM Journal on Applied Mathematics 17(2), 1969). Each GPU then runs its
+        sets the shortest first: that ends no later, and the mean job ends sooner. Of equal jobs the
+        one that came first starts first.
+        """
+        pool = placing.pools[0]
+        free = [(0.0, gpu) for gpu in range(pool.gpus)]
+        lists: list[list[PlacedSet]] = [[] for _ in range(pool.gpus)]
+        if not in_order:
+            sets = sorted(
+                sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ())
+            )
+        for one in sets:
+            free_s, gpu = free[0]
+            lists[gpu].append(one)
+            heapq.heapreplace(free, (free_s + one.time_s, gpu))
+        placed: list[tuple[float, int, PlacedSet]] = []
+        for gpu, own in enumerate(lists):
+            start_s = 0.0
+            for one in own if in_order else own[::-1]:
+                placed.append((start_s, gpu, one))
+                start_s += one.time_s
+        placed.sort(key=lambda item: item[:2])
+        waiting = _numbers_of(placing)
+        runs = [run for item in placed for run in _runs(*item, placing, waiting)]
+        return cls(
+            runs=tuple(sorted(runs, key=lambda run: run.number)),
+            gpus=pool.gpus,
+            idle_power_w=pool.idle_power_w,
+            sets=tuple(one for _, _, one in placed),
+        )
+
 
 def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
     """Of the jobs of each kind of a queue, their positions in it, ascending."""
     of_kinds = grouped(range(len(placing.queue)), placing.queue.__getitem__)
     return {kind: deque(numbers) for kind, numbers in of_kinds.items()}
-
-
-def scheduled(sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = False) -> Schedule:
-    """When and where each set of a queue runs; each on the GPU that is free first.
-
-    Where they need not start in their order, the longest is given a GPU first, which keeps the
-    makespan within a third of the shortest possible (R. Graham, "Bounds on multiprocessing timing
-    anomalies", SIAM Journal on Applied Mathematics 17(2), 1969). Each GPU then runs its sets the
-    shortest first: that ends no later, and the mean job ends sooner. Of equal jobs the one that
-    came first starts first.
-    """
-    pool = placing.pools[0]
-    free = [(0.0, gpu) for gpu in range(pool.gpus)]
-    lists: list[list[PlacedSet]] = [[] for _ in range(pool.gpus)]
-    if not in_order:
-        sets = sorted(sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ()))
-    for one in sets:
-        free_s, gpu = free[0]
-        lists[gpu].append(one)
-        heapq.heapreplace(free, (free_s + one.time_s, gpu))
-    placed: list[tuple[float, int, PlacedSet]] = []
-    for gpu, own in enumerate(lists):
-        start_s = 0.0
-        for one in own if in_order else own[::-1]:
-            placed.append((start_s, gpu, one))
-            start_s += one.time_s
-    placed.sort(key=lambda item: item[:2])
-    waiting = _numbers_of(placing)
-    runs = [run for item in placed for run in _runs(*item, placing, waiting)]
-    return Schedule(
-        runs=tuple(sorted(runs, key=lambda run: run.number)),
-        gpus=pool.gpus,
-        idle_power_w=pool.idle_power_w,
-        sets=tuple(one for _, _, one in placed),
-    )
 
 
 def _runs(
@@ -201,7 +205,7 @@ class QueuePairs:
             if other is not None:
                 take(other)
             sets.append(one)
-        return scheduled(sets, self.placing, in_order=True)
+        return Schedule.of(sets, self.placing, in_order=True)
 
     def _at_half(self, a: int, b: int) -> PlacedSet | None:
         """Two kinds at half a GPU each; None: they may not."""

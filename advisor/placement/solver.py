@@ -41,7 +41,7 @@ import numpy as np
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.pairs import QueuePairs, Schedule, scheduled
+from advisor.placement.pairs import QueuePairs, Schedule
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
@@ -729,7 +729,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     master.add(sets)
     best, latest_s = None, math.inf
     if len(pairs.alone) == len(placing.kinds):
-        best = scheduled([pairs.alone[kind] for kind in placing.queue], placing)
+        best = Schedule.of([pairs.alone[kind] for kind in placing.queue], placing)
         latest_s = best.makespan_s * (1 + _SAME)
     apart = best
     for found in _matchings(master, pairs, latest_s, ends):
@@ -797,7 +797,7 @@ def _matching(
             return None
         if not master.settle(cards, pairs.decided):
             used = zip(master.sets, cards.astype(int).tolist(), strict=True)
-            return scheduled([one for one, count in used for _ in range(count)], master.placing)
+            return Schedule.of([one for one, count in used for _ in range(count)], master.placing)
     return None
 
 

@@ -67,7 +67,6 @@ from advisor_audit.packing import (
     Team,
     Walk,
     Workload,
-    workload_of,
 )
 from advisor_audit.phases import (
     HELD_MIB,
@@ -459,7 +458,7 @@ class _Hours:
                 self.labels_s[one.label] += span_s
             if one.owner:
                 self.without_sm_s += span_s * (SM not in one.means)
-                self.named[one.label].add(hash(workload_of(one.owner)))
+                self.named[one.label].add(hash(Workload.of(one.owner)))
 
     def held_by(self) -> tuple[HeldBy, ...]:
         """What each label was taken for, the one with the most hours first."""
@@ -628,7 +627,7 @@ class _AuditTotals:
 
     def jobs(self) -> tuple[SeenJob, ...]:
         """Those with the most hours."""
-        tails, several = self._tails(), set(map(workload_of, self.walk.survey.several))
+        tails, several = self._tails(), set(map(Workload.of, self.walk.survey.several))
         order = sorted(
             self.walk.survey.seen.items(),
             key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0]),

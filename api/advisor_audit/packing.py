@@ -76,10 +76,10 @@ class Workload(NamedTuple):
         """Name of its profile, as given to `advisor profile --name`."""
         return self.name.removeprefix("job ")
 
-
-def workload_of(owner: Owner) -> Workload:
-    """The name without what is made up for each pod."""
-    return Workload(owner.group, workload_name(owner.name))
+    @classmethod
+    def of(cls, owner: Owner) -> "Workload":
+        """The name without what is made up for each pod."""
+        return cls(owner.group, workload_name(owner.name))
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Survey:
         for one in segments:
             self._of_card(one)
             if one.owner and one.state in ("busy", "paused"):
-                self.seen[workload_of(one.owner)].add(one)
+                self.seen[Workload.of(one.owner)].add(one)
                 self.groups.add(one.owner.group)
 
     def _of_card(self, one: Segment) -> None:
@@ -229,7 +229,7 @@ class Survey:
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:
             return None
-        workload = workload_of(one.owner)
+        workload = Workload.of(one.owner)
         if one.state == "busy" and (one.model, workload.known_as) in self.known:
             return SeenKind(one.model, workload.known_as, False, ())
         is_server = one.state == "busy" and self.seen[workload].is_server
@@ -254,7 +254,7 @@ class Survey:
 
         A batch job's number names no job, and of one with a profile that is known.
         """
-        several = set(map(workload_of, self.several))
+        several = set(map(Workload.of, self.several))
         for workload, seen in self.seen.items():
             name, model = workload.known_as, seen.model
             means = {channel: total / s for channel, (total, s) in seen.busy.items() if s}
@@ -659,7 +659,7 @@ class Walk:
                 continue
             self.known_hours += hours if kind.known else 0.0
             group = groups[one.model, self._group(one)]
-            group[self.numbers[kind]].append(workload_of(one.owner))
+            group[self.numbers[kind]].append(Workload.of(one.owner))
         sets, alone = Counter[SetKey](), 0
         for (model, _), group in sorted(groups.items()):
             alone += self._packed(model, group, sets)
@@ -695,7 +695,7 @@ class Walk:
         if self.within == ALL or self.survey.groups == {""}:
             return ""
         # Of whom nobody knows whose it is, it shares with none but its own kind.
-        return one.owner.group or f"\0{workload_of(one.owner).name}"
+        return one.owner.group or f"\0{Workload.of(one.owner).name}"
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:
         """Add the sets of a group; how many jobs stay alone."""

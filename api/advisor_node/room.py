@@ -71,18 +71,18 @@ class ProgressReading:
     reported: Reported
     fault: str = ""
 
+    @classmethod
+    def read(cls, path: Path) -> "ProgressReading | None":
+        """How far a job is; None where it has no such file, or something else in its place."""
+        return cls.parse(read_plain(path, LATENCIES_AT) or b"")
 
-def read_progress(path: Path) -> ProgressReading | None:
-    """How far a job is; None where it has no such file, or something else in its place."""
-    return parse_progress(read_plain(path, LATENCIES_AT) or b"")
-
-
-def parse_progress(data: bytes) -> ProgressReading | None:
-    """The beginning of a progress file; None of fewer bytes than a count has."""
-    if len(data) < 8:
-        return None
-    (steps,) = struct.unpack_from("<q", data)
-    return ProgressReading(steps, parse_reported(data), parse_fault(data))
+    @classmethod
+    def parse(cls, data: bytes) -> "ProgressReading | None":
+        """The beginning of a progress file; None of fewer bytes than a count has."""
+        if len(data) < 8:
+            return None
+        (steps,) = struct.unpack_from("<q", data)
+        return cls(steps, parse_reported(data), parse_fault(data))
 
 
 TenantOf = Callable[[int], str | None]
@@ -365,6 +365,27 @@ class Reference:
                 return slow + (fast - slow) * (percent - low) / (high - low)
         return None
 
+    @classmethod
+    def of(cls, points: Iterable[SoloPoint]) -> "Reference":
+        """The reference in the points of one job on one GPU model."""
+        read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
+        counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
+        # What was seen on any host goes behind a profile, as elsewhere.
+        good = [point for point in counted if SEEN not in point.flags] or counted
+        if not (whole := [point for point in good if point.share_percent == WHOLE]):
+            return cls()
+        return cls(
+            rate=_median(point.rate for point in whole),
+            rate_unit=whole[0].rate_unit,
+            power_w=_median(point.power_w for point in whole),
+            idle_power_w=_median(point.idle_power_w for point in whole),
+            offered_rate=_median(point.offered_rate for point in whole),
+            rates=tuple(
+                (share, median(point.rate for point in good if point.share_percent == share))
+                for share in sorted({point.share_percent for point in good})
+            ),
+        )
+
 
 class ReferenceCache:
     """Asked of the service once a minute at most for each job; what was known stays known."""
@@ -380,30 +401,9 @@ class ReferenceCache:
         if asked_s is None or now_s - asked_s > ASK_AGAIN_S:
             # Metrics without relative speeds are better than an agent that stops.
             with suppress(ClientError):
-                known = reference_of(self._profiles(job, gpu_model).points)
+                known = Reference.of(self._profiles(job, gpu_model).points)
             self._known[job, gpu_model] = now_s, known
         return known
-
-
-def reference_of(points: Iterable[SoloPoint]) -> Reference:
-    """The reference in the points of one job on one GPU model."""
-    read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
-    counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
-    # What was seen on any host goes behind a profile, as elsewhere.
-    good = [point for point in counted if SEEN not in point.flags] or counted
-    if not (whole := [point for point in good if point.share_percent == WHOLE]):
-        return Reference()
-    return Reference(
-        rate=_median(point.rate for point in whole),
-        rate_unit=whole[0].rate_unit,
-        power_w=_median(point.power_w for point in whole),
-        idle_power_w=_median(point.idle_power_w for point in whole),
-        offered_rate=_median(point.offered_rate for point in whole),
-        rates=tuple(
-            (share, median(point.rate for point in good if point.share_percent == share))
-            for share in sorted({point.share_percent for point in good})
-        ),
-    )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -512,7 +512,9 @@ class Room(Generic[T]):
         (progress, drawn), now = timed(
             lambda: (
                 {
-                    meter.tenant.uid: read_progress(self._tenancy.progress_file(meter.tenant))
+                    meter.tenant.uid: ProgressReading.read(
+                        self._tenancy.progress_file(meter.tenant)
+                    )
                     for meter in self.living
                 },
                 self.energy.read(),

@@ -43,16 +43,16 @@ class Finding:
     found: str
     fix: str = ""
 
+    @classmethod
+    def missing(cls, check: str, error: AdvisorError) -> "Finding":
+        """Something is missing; the error says how to mend that."""
+        found = error.what + (f" ({error.why})" if error.why else "")
+        return cls(check, "missing", found, error.fix)
+
 
 def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
     """What was found; a warning with its `fix` where it is not good."""
     return Finding(check, "ok", found) if good else Finding(check, "warning", found, fix)
-
-
-def missing(check: str, error: AdvisorError) -> Finding:
-    """Something is missing; the error says how to mend that."""
-    found = error.what + (f" ({error.why})" if error.why else "")
-    return Finding(check, "missing", found, error.fix)
 
 
 def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
     try:
         yield from looked
     except AdvisorError as error:
-        yield missing(check, error)
+        yield Finding.missing(check, error)
 
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
@@ -70,7 +70,7 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     try:
         found = gpus()
     except AdvisorError as error:
-        return [missing("gpu", error), *host, *mps]
+        return [Finding.missing("gpu", error), *host, *mps]
     if not found:
         host.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
     if any(gpu.vendor == "nvidia" for gpu in found):

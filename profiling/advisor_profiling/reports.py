@@ -269,6 +269,11 @@ class SetResult:
     saved_off: float
     saved_idle: float | None
 
+    @property
+    def sharing(self) -> str:
+        """How the jobs share the GPU: `limits` where one of them has one."""
+        return "limits" if any(part.share_percent != WHOLE for part in self.parts) else self.mode
+
 
 def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
     """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
@@ -280,7 +285,7 @@ def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[
 
 SET_COLUMNS: _Columns[SetResult] = (
     ("set, speed of each job", lambda result: _set_text(result)),
-    ("sharing", lambda result: sharing_text(result)),
+    ("sharing", lambda result: result.sharing),
     ("W", lambda result: f"{result.power_w:.0f}"),
     ("slowest", lambda result: f"{result.slowest:.2f}"),
     ("p99 ms", lambda result: _if_known(result.p99_ms, ".0f")),
@@ -295,11 +300,6 @@ def set_table(results: Sequence[SetResult]) -> Table:
     """The sets, one line each."""
     left = [name for name, _ in SET_COLUMNS[:2]]
     return _laid_out(SET_COLUMNS, results, left=left, wrap=left)
-
-
-def sharing_text(result: SetResult) -> str:
-    """How the jobs share the GPU: `limits` where one of them has one."""
-    return "limits" if any(part.share_percent != WHOLE for part in result.parts) else result.mode
 
 
 def _set_result(point: PairPoint, windows: int, alone: _SoloByJob) -> SetResult:

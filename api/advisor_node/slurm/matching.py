@@ -40,7 +40,6 @@ from advisor_node.slurm.site import (
     read_nodes,
     read_partitions,
     read_queue,
-    write_facts,
 )
 
 # Jobs on one GPU, or one that is to begin on a part of any.
@@ -525,7 +524,7 @@ class _Matching:
                 found if found == "ok" else f"no job is rewritten: {found}",
             )
         self._books, self._partitions = found, read_partitions(self._ask)
-        write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
+        self._settings.write_facts(found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
 
     def _tell(self, change: Change) -> None:

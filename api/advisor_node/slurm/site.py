@@ -133,25 +133,25 @@ class Named:
         """A comment in which this word replaces the one that is there."""
         return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
 
+    @classmethod
+    def read(cls, text: str) -> "Named | None":
+        """What a comment says of its job; None: nothing.
 
-def parse_comment(text: str) -> Named | None:
-    """What a comment says of its job; None: nothing.
-
-    Raises:
-        InputError: a job is named by what is no name.
-    """
-    if (found := _WORD.search(text)) is None:
-        return None
-    given: dict[str, Any] = {}
-    for word in found[1].split(","):
-        key, _, value = word.partition("=")
-        field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
-        if field in given or not re.fullmatch(pattern, value):
+        Raises:
+            InputError: a job is named by what is no name.
+        """
+        if (found := _WORD.search(text)) is None:
+            return None
+        given: dict[str, Any] = {}
+        for word in found[1].split(","):
+            key, _, value = word.partition("=")
+            field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
+            if field in given or not re.fullmatch(pattern, value):
+                raise _no_name(text)
+            given[field] = read(value)
+        if "job" not in given:
             raise _no_name(text)
-        given[field] = read(value)
-    if "job" not in given:
-        raise _no_name(text)
-    return Named(**given)
+        return cls(**given)
 
 
 def _no_name(text: str) -> InputError:
@@ -282,7 +282,7 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
     named = None
     with suppress(InputError):
-        named = parse_comment(comment)
+        named = Named.read(comment)
     return SlurmTask(
         key=key,
         user=str(row.get("user_name") or row.get("user_id")),
@@ -410,29 +410,51 @@ class SiteSettings:
     gpu_model: str | None
     facts: Path
 
+    @classmethod
+    def read(cls, path: Path) -> "SiteSettings":
+        """The settings in a file.
 
-def read_settings_file(path: Path) -> SiteSettings:
-    """The settings in a file.
+        Raises:
+            InputError: it cannot be read, or what it says cannot be meant.
+        """
+        # setup.sh writes it with the rest.
+        with InputError.instead_of(
+            OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
+        ):
+            lines = path.read_text().splitlines()
+        given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
+        for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
+                              ("facts", r"/\S+")):  # fmt: skip
+            if not re.fullmatch(pattern, given.get(name, "")):
+                raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
+        return cls(
+            address=given["address"],
+            wait_s=int(given["wait_s"]),
+            gpu_model=given.get("gpu_model"),
+            facts=Path(given["facts"]),
+        )
 
-    Raises:
-        InputError: it cannot be read, or what it says cannot be meant.
-    """
-    # setup.sh writes it with the rest.
-    with InputError.instead_of(
-        OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
-    ):
-        lines = path.read_text().splitlines()
-    given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
-    for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
-                          ("facts", r"/\S+")):  # fmt: skip
-        if not re.fullmatch(pattern, given.get(name, "")):
-            raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
-    return SiteSettings(
-        address=given["address"],
-        wait_s=int(given["wait_s"]),
-        gpu_model=given.get("gpu_model"),
-        facts=Path(given["facts"]),
-    )
+    def write_facts(
+        self,
+        books: str,
+        partitions: "Mapping[str, Partition]",
+        nodes: "Sequence[SlurmNode]",
+        now_s: float,
+    ) -> None:
+        """Tell the plugin: a file of lines, complete at any moment."""
+        lines = [
+            f"written_at = {now_s:.0f}",
+            f"user = {os.geteuid()}",
+            f"wait_s = {self.wait_s}",
+            f"books = {books}",
+        ]
+        for name, partition in partitions.items():
+            lines.append(f"partition.{name} = {_fact(partition, nodes)}")
+            lines += [f"default = {name}"] if partition.is_default else []
+        new = self.facts.with_suffix(".new")
+        new.write_text("\n".join(lines) + "\n")
+        new.chmod(0o644)
+        new.replace(self.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -486,29 +508,6 @@ def read_nodes(ask: SlurmCommand) -> Mapping[str, SlurmNode]:
     except SourceError:  # later versions list groups of nodes there, and have these in scontrol
         found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
     return {node.name: node for node in map(_node, found)}
-
-
-def write_facts(
-    settings: SiteSettings,
-    books: str,
-    partitions: Mapping[str, Partition],
-    nodes: Sequence[SlurmNode],
-    now_s: float,
-) -> None:
-    """Tell the plugin: a file of lines, complete at any moment."""
-    lines = [
-        f"written_at = {now_s:.0f}",
-        f"user = {os.geteuid()}",
-        f"wait_s = {settings.wait_s}",
-        f"books = {books}",
-    ]
-    for name, partition in partitions.items():
-        lines.append(f"partition.{name} = {_fact(partition, nodes)}")
-        lines += [f"default = {name}"] if partition.is_default else []
-    new = settings.facts.with_suffix(".new")
-    new.write_text("\n".join(lines) + "\n")
-    new.chmod(0o644)
-    new.replace(settings.facts)
 
 
 def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:

@@ -66,11 +66,8 @@ from advisor_kubernetes.pairing import (
     Stay,
     Write,
     added,
-    read_node,
-    read_pod,
     requested,
     unfinished,
-    writes_of,
 )
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
@@ -405,7 +402,7 @@ class Choosing:
         self._leading.set(leads)
         if self._synced:
             self._before, self._now = self._now, {}
-            nodes = self._read(self._nodes_seen.objects(), read_node)
+            nodes = self._read(self._nodes_seen.objects(), Node.read)
             there = [gpu.key for node in nodes for gpu in node.gpus]
             self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
@@ -444,10 +441,10 @@ class Choosing:
                 self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
                 continue
             outcome = "joined" if decision.beside else "alone"
-            self._write(writes_of(decision), "paired" if len(decision.pods) > 1 else outcome)
+            self._write(decision.writes(), "paired" if len(decision.pods) > 1 else outcome)
 
     def _pods(self) -> list[Pod]:
-        return self._read(self._pods_seen.objects(), read_pod)
+        return self._read(self._pods_seen.objects(), Pod.read)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""

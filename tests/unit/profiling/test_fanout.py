@@ -16,15 +16,7 @@ from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_profiling import fanout
-from advisor_profiling.fanout import (
-    Ended,
-    FanOut,
-    Shard,
-    hand_out,
-    on_this_host,
-    run_everywhere,
-    run_shard,
-)
+from advisor_profiling.fanout import Ended, FanOut, Shard, hand_out, on_this_host, run_everywhere
 
 GOOD = json.dumps({"measured": 3})
 
@@ -262,7 +254,7 @@ def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -
 def test_a_node_that_cannot_do_a_shard_says_what_is_missing(shards: list[Shard]) -> None:
     """A folder that it does not see, or a GPU that nobody gave."""
     with pytest.raises(InputError, match="names one"):
-        run_shard(shards[0], {"CUDA_VISIBLE_DEVICES": ""})
+        shards[0].run({"CUDA_VISIBLE_DEVICES": ""})
     shards[0].folder.rmdir()
     with pytest.raises(InputError, match=r"has no folder .*set ADVISOR_HOME"):
-        run_shard(shards[0], {"CUDA_VISIBLE_DEVICES": UUID})
+        shards[0].run({"CUDA_VISIBLE_DEVICES": UUID})

@@ -22,7 +22,7 @@ from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
-from advisor.placement.pairs import QueuePairs, Schedule, scheduled
+from advisor.placement.pairs import QueuePairs, Schedule
 from advisor.placement.placing import (
     LEVELS,
     MOST_KINDS,
@@ -330,7 +330,7 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
     """3, 2, 2 and 1 h on two GPUs end after 4 h, and the short ones need not wait for the long."""
     placing = queue_of([("a", hours * HOUR_S) for hours in (3, 2, 2, 1)], 2)
     alone = QueuePairs(placing).alone
-    found = scheduled([alone[kind] for kind in placing.queue], placing)
+    found = Schedule.of([alone[kind] for kind in placing.queue], placing)
     assert found.makespan_s == 4 * HOUR_S
     runs = [(run.gpu, run.start_s / HOUR_S) for run in found.runs]
     assert (runs, found.idle_j) == ([(0, 1), (1, 0), (1, 2), (0, 0)], 0)

@@ -16,14 +16,7 @@ from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
 from advisor_audit.owners import FAMILIES, Owner
-from advisor_audit.packing import (
-    Packer,
-    SeenKind,
-    Survey,
-    Walk,
-    Workload,
-    workload_of,
-)
+from advisor_audit.packing import Packer, SeenKind, Survey, Walk, Workload
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
 from advisor_audit.sources import Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
@@ -160,7 +153,7 @@ def test_pods_of_one_workload_have_one_name() -> None:
         "bert-train": "bert-train",
         "job 4711": "job 4711",
     }
-    assert {name: workload_of(Owner("", name)).name for name in names} == names
+    assert {name: Workload.of(Owner("", name)).name for name in names} == names
 
 
 def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None:

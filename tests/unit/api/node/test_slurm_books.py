@@ -22,7 +22,6 @@ from advisor_node.slurm.site import (
     read_nodes,
     read_partitions,
     read_queue,
-    read_settings_file,
 )
 
 PLAIN = ProgressSettings()
@@ -87,7 +86,7 @@ def test_what_the_books_would_not_see_is_named(change: dict[str, str], said: str
 
 def test_settings_that_are_not_there_are_installed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as raised:
-        read_settings_file(tmp_path / "advisor.conf")
+        SiteSettings.read(tmp_path / "advisor.conf")
     assert raised.value.why == "No such file or directory"
     assert "docs/slurm.md" in raised.value.fix
 
