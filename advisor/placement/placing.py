@@ -202,64 +202,94 @@ class Placing:
         """
         return np.asarray(self.per_card * held_s + self.per_w * energy_j) / HOUR_S
 
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[Kind],
+        pools: Sequence[Pool],
+        aim: str,
+        prices: Prices | None = None,
+        queue: Sequence[int] = (),
+        *,
+        at_once: bool = False,
+    ) -> "Placing":
+        """A placement problem with its costs by objective.
+
+        Raises:
+            InputError: no such aim, no price, nothing to place, a kind without a profile, or a
+                queue of too many kinds.
+        """
+        aims = TO_THE_END if queue else AIMS
+        if aim not in aims:
+            raise InputError(
+                f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
+                why="what is placed is counted in energy, time or money, added up over GPUs",
+                fix=f"use {', '.join(aims)}; a minimum speed protects each job",
+            )
+        if queue and len(kinds) > MOST_KINDS:
+            raise InputError(
+                f"these are {len(kinds)} jobs that differ in name or work",
+                why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
+                fix="round the work of each job, or place them in parts",
+            )
+        if not kinds or sum(pool.gpus for pool in pools) < 1:
+            raise InputError("there is nothing to place, or no GPU")
+        for n, kind in enumerate(kinds):
+            if all(pool.profiles[n] is None for pool in pools):
+                fix = f"measure it: advisor profile {kind.name}"
+                raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
+        per_card, per_w = _weights(aim, prices or Prices())
+        paces = _paces(kinds, pools)
+        costs = [
+            [per_card + per_w * p.whole_gpu_power_w if p else np.inf for p in pool.profiles]
+            for pool in pools
+        ]
+        alone = np.array(costs) / np.maximum(paces, 1e-9)
+        # By fewest GPUs, only --min-speed bounds how far work may lag behind.
+        lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
+        return cls(
+            kinds=tuple(kinds),
+            pools=tuple(pools),
+            aim=aim,
+            per_card=per_card,
+            per_w=per_w,
+            lag=lag,
+            paces=paces,
+            queue=tuple(queue),
+            at_once=at_once,
+        )
+
+    def joining(self, number: int) -> "Iterator[PlacedSet]":
+        """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
+        pool = self.pools[number]
+
+        def cost(kinds: Sequence[int], of: Prediction) -> float:
+            speeds = [part.speed.value for part in of.parts]
+            return self.cost(number, kinds, speeds, of.power_w.value)
+
+        assert pool.now
+        now = cost(pool.running, pool.now)
+        profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
+        for kind, profile in enumerate(pool.profiles):
+            if not self.kinds[kind].count or profile is None:
+                continue
+            decision = pool.asked([*profiles, profile], None)
+            if decision is None or decision.choice is None:
+                continue
+            found = decision.choice.prediction
+            yield PlacedSet(
+                kinds=(kind,),
+                pool=number,
+                split=found.split,
+                speeds=(found.parts[-1].speed.value,),
+                p99_ms=(None,),
+                power_w=found.power_w.value,
+                cost=cost((*pool.running, kind), found) - now,
+                decision=decision,
+            )
+
 
 HOUR_S = 3600.0
-
-
-def make_placing(
-    kinds: Sequence[Kind],
-    pools: Sequence[Pool],
-    aim: str,
-    prices: Prices | None = None,
-    queue: Sequence[int] = (),
-    *,
-    at_once: bool = False,
-) -> Placing:
-    """A placement problem with its costs by objective.
-
-    Raises:
-        InputError: no such aim, no price, nothing to place, a kind without a profile, or a queue
-            of too many kinds.
-    """
-    aims = TO_THE_END if queue else AIMS
-    if aim not in aims:
-        raise InputError(
-            f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
-            why="what is placed is counted in energy, time or money, added up over GPUs",
-            fix=f"use {', '.join(aims)}; a minimum speed protects each job",
-        )
-    if queue and len(kinds) > MOST_KINDS:
-        raise InputError(
-            f"these are {len(kinds)} jobs that differ in name or work",
-            why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
-            fix="round the work of each job, or place them in parts",
-        )
-    if not kinds or sum(pool.gpus for pool in pools) < 1:
-        raise InputError("there is nothing to place, or no GPU")
-    for n, kind in enumerate(kinds):
-        if all(pool.profiles[n] is None for pool in pools):
-            fix = f"measure it: advisor profile {kind.name}"
-            raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
-    per_card, per_w = _weights(aim, prices or Prices())
-    paces = _paces(kinds, pools)
-    costs = [
-        [per_card + per_w * p.whole_gpu_power_w if p else np.inf for p in pool.profiles]
-        for pool in pools
-    ]
-    alone = np.array(costs) / np.maximum(paces, 1e-9)
-    # By fewest GPUs, only --min-speed bounds how far work may lag behind.
-    lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
-    return Placing(
-        kinds=tuple(kinds),
-        pools=tuple(pools),
-        aim=aim,
-        per_card=per_card,
-        per_w=per_w,
-        lag=lag,
-        paces=paces,
-        queue=tuple(queue),
-        at_once=at_once,
-    )
 
 
 def _weights(aim: str, prices: Prices) -> tuple[float, float]:
@@ -762,35 +792,5 @@ class SetAnswers:
             p99_ms=tuple(tail and tail.high for tail in tails),
             power_w=found.power_w.value,
             cost=self._cost(kinds, found)[0],
-            decision=decision,
-        )
-
-
-def joining(placing: Placing, number: int) -> Iterator[PlacedSet]:
-    """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
-    pool = placing.pools[number]
-
-    def cost(kinds: Sequence[int], of: Prediction) -> float:
-        speeds = [part.speed.value for part in of.parts]
-        return placing.cost(number, kinds, speeds, of.power_w.value)
-
-    assert pool.now
-    now = cost(pool.running, pool.now)
-    profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
-    for kind, profile in enumerate(pool.profiles):
-        if not placing.kinds[kind].count or profile is None:
-            continue
-        decision = pool.asked([*profiles, profile], None)
-        if decision is None or decision.choice is None:
-            continue
-        found = decision.choice.prediction
-        yield PlacedSet(
-            kinds=(kind,),
-            pool=number,
-            split=found.split,
-            speeds=(found.parts[-1].speed.value,),
-            p99_ms=(None,),
-            power_w=found.power_w.value,
-            cost=cost((*pool.running, kind), found) - now,
             decision=decision,
         )

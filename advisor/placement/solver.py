@@ -42,7 +42,7 @@ from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.errors import InputError, NoSplitError
 from advisor.placement.pairs import QueuePairs, Schedule
-from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
@@ -595,7 +595,7 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
         sets += [one for a in answers for one in a.pairs()]
     if not placing.at_once:
         _check_seated(placing, sets)
-    sets += [one for n in range(len(answers), len(placing.pools)) for one in joining(placing, n)]
+    sets += [one for n in range(len(answers), len(placing.pools)) for one in placing.joining(n)]
     master = _Master(placing, spare=not placing.at_once)
     master.wait(_dearest(sets))
     master.add(sets)

@@ -89,9 +89,8 @@ from advisor_profiling.attached import (
     HostGpus,
     Keep,
     SeenAlone,
+    ToldProgress,
     family,
-    find_told,
-    read_count,
     words_of,
     workdir_of,
 )
@@ -1285,10 +1284,10 @@ class HostWatch:
             # A job that has just begun may not have told anything yet.
             if alone is None or (alone.told is None and len(card.looks) < self._looks):
                 job = self._jobs[pid]
-                told = find_told(family(pid), job.command, ProgressSettings())
+                told = ToldProgress.find(family(pid), job.command, ProgressSettings())
                 if alone is None or told:
                     alone = card.alone = SeenAlone(pid, job, told, self._keep)
-            count = read_count(alone.told)[0] if alone.told else None
+            count = alone.told.count_now()[0] if alone.told else None
             free = [
                 look.means.get(POWER)
                 for look, one in there

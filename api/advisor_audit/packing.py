@@ -27,15 +27,7 @@ from advisor.core.objectives import Aim, Prices
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
-from advisor.placement.placing import (
-    LEVELS,
-    Ints,
-    Kind,
-    Pool,
-    SetAnswers,
-    Sets,
-    make_placing,
-)
+from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.one_window import (
     DRAM,
     IDLE_W,
@@ -430,7 +422,7 @@ class Packer:
             Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
             for kind, profile in zip(kinds, profiles, strict=True)
         ]
-        answers = SetAnswers(make_placing(named, [pool], aim, prices), 0)
+        answers = SetAnswers(Placing.of(named, [pool], aim, prices), 0)
         self.kinds, self.answers = kinds, answers
         placing, power_w = answers.placing, answers.many.alone.power_w
         self.alone = placing.per_card + placing.per_w * power_w[: len(kinds), 0]

@@ -64,29 +64,36 @@ class ToldProgress:
     read: Callable[[], float | None]
     close: Callable[[], None] = lambda: None
 
+    @classmethod
+    def find(
+        cls, pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
+    ) -> "ToldProgress | None":
+        """Where the processes of a job tell its progress; None where nothing of it can be read.
 
-def find_told(
-    pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
-) -> ToldProgress | None:
-    """Where the processes of a job tell its progress; None where nothing of it can be read.
+        What somebody told us is `asked`: pattern of its output, URL of its page, counter on that
+        page. A page is read from a named URL, or from a port of a known server on which these
+        processes alone listen.
 
-    What somebody told us is `asked`: pattern of its output, URL of its page, counter on that page.
-    A page is read from a named URL, or from a port of a known server on which these processes
-    alone listen.
+        Raises:
+            InputError: `asked` names no pattern, URL or counter that can be used.
+        """
+        if asked.pattern is not None:
+            return _by_output(pids, asked.pattern)
+        if asked.url is not None or asked.counter is not None:
+            return _by_page(pids, command, asked)
+        return (
+            _by_file(pids)
+            or _by_page(pids, command, asked)
+            or _by_output(pids, None)
+            or _by_file(pids, begun=False)
+        )
 
-    Raises:
-        InputError: `asked` names no pattern, URL or counter that can be used.
-    """
-    if asked.pattern is not None:
-        return _by_output(pids, asked.pattern)
-    if asked.url is not None or asked.counter is not None:
-        return _by_page(pids, command, asked)
-    return (
-        _by_file(pids)
-        or _by_page(pids, command, asked)
-        or _by_output(pids, None)
-        or _by_file(pids, begun=False)
-    )
+    def count_now(self) -> tuple[float | None, str | None]:
+        """The count now, or why it cannot be read."""
+        try:
+            return self.read(), None
+        except AdvisorError as error:
+            return None, str(error)
 
 
 def output_of(pids: Sequence[int]) -> str:
@@ -441,7 +448,7 @@ def watch(
             count, fault = None, None
             while clock.now_s() < next_s:
                 if alone.told is not None:
-                    count, fault = read_count(alone.told)
+                    count, fault = alone.told.count_now()
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
@@ -464,14 +471,6 @@ def watch(
                 gpus=tuple(_seen(gpu, own) for gpu in seen),
             )
             next_s = clock.now_s() + every_s
-
-
-def read_count(told: ToldProgress) -> tuple[float | None, str | None]:
-    """The count now, or why it cannot be read."""
-    try:
-        return told.read(), None
-    except AdvisorError as error:
-        return None, str(error)
 
 
 class HostGpus:

@@ -74,6 +74,13 @@ class GpuFolder:
         """The folders of the jobs that run there now."""
         return sorted(path for path in self.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
 
+    def ended(self, job: "SlurmJob") -> "SlurmJob":
+        """A job after its Epilog, which leaves its exit status for us to take away."""
+        file = self.path / "ended" / job.uid
+        status = read_plain(file, _MOST_BYTES)
+        file.unlink(missing_ok=True)
+        return replace(job, state=parse_status((status or b"").decode(errors="replace")))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob(Tenant):
@@ -113,14 +120,6 @@ class SlurmJob(Tenant):
             memory_mib=int(memory) if memory else None,
             folder=folder,
         )
-
-
-def ended(job: SlurmJob, gpu: GpuFolder) -> SlurmJob:
-    """The job after its Epilog, which leaves its exit status for us to take away."""
-    file = gpu.path / "ended" / job.uid
-    status = read_plain(file, _MOST_BYTES)
-    file.unlink(missing_ok=True)
-    return replace(job, state=parse_status((status or b"").decode(errors="replace")))
 
 
 def parse_status(text: str) -> State:
@@ -202,6 +201,18 @@ class UserDaemon:
         if state and state != self._said.get(matter):
             LOG.warning("GPU %d: %s", self._folder.index, text)
         self._said[matter] = state
+
+    def tenancy(self) -> Tenancy[SlurmJob]:
+        """What is known of the jobs of one user on one GPU."""
+        return Tenancy(
+            scheduler="slurm",
+            node=socket.gethostname(),
+            tenant_of=self.job_of,
+            progress_file=lambda job: job.progress_file,
+            wanted=self.wanted,
+            gone=self._folder.ended,
+            warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
+        )
 
 
 LOG = logging.getLogger("advisor.node")
@@ -288,21 +299,8 @@ class SlurmAgent:
         environment = self._settings.job_environment()
         daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
         source = power_source(gpu, self._settings)
-        self._rooms[folder.path] = Room(daemon, source, tenancy(daemon, folder), self._references)
+        self._rooms[folder.path] = Room(daemon, source, daemon.tenancy(), self._references)
         return self._rooms[folder.path]
-
-
-def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
-    """What is known of the jobs of one user on one GPU."""
-    return Tenancy(
-        scheduler="slurm",
-        node=socket.gethostname(),
-        tenant_of=daemon.job_of,
-        progress_file=lambda job: job.progress_file,
-        wanted=daemon.wanted,
-        gone=lambda job: ended(job, folder),
-        warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
-    )
 
 
 def _read_jobs(

@@ -77,7 +77,7 @@ def host_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HostOf:
 
     def make(*children: Child, cores: int = 8) -> Host:
         host = Host(children, tmp_path / "points.db")
-        monkeypatch.setattr(fanout, "start_shard", host.start)
+        monkeypatch.setattr(Shard, "start", lambda *asked: host.start(*asked))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         monkeypatch.setattr(fanout, "physical_cores", lambda: groups(cores))
         return host
 
@@ -239,7 +239,7 @@ def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
 def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends its jobs in the safe order, and is waited for."""
     child = Child()
-    monkeypatch.setattr(fanout, "start_shard", lambda *_: child)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(Shard, "start", lambda *_: child)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt

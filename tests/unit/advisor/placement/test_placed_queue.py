@@ -33,7 +33,6 @@ from advisor.placement.placing import (
     Pool,
     SetAnswers,
     Sets,
-    make_placing,
 )
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
@@ -119,7 +118,7 @@ def queue_of(
     )
     pool = dataclasses.replace(pool, ask=_asking(pool, by or Told()))
     kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
-    return make_placing(kinds, [pool], objective, prices, [order.index(one) for one in queue])
+    return Placing.of(kinds, [pool], objective, prices, [order.index(one) for one in queue])
 
 
 def _asking(pool: Pool, by: Any) -> Any:
@@ -409,7 +408,7 @@ def placing_of(
         idle_power_w=70.0,
         **pool,
     )
-    return make_placing(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
+    return Placing.of(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
 
 
 @some.composite
@@ -708,7 +707,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
         Pool(gpu_model=model, gpus=2, profiles=of, limits=Request(), idle_power_w=70.0)
         for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
     ]
-    placing = make_placing([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
+    placing = Placing.of([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
     assert np.isfinite(placing.lag).all()
     plan = place(placing)
     assert plan.seated == 4
@@ -725,10 +724,10 @@ def test_what_cannot_be_placed_is_refused() -> None:
         idle_power_w=70.0,
     )
     with pytest.raises(InputError, match="not placed by max-min"):
-        make_placing(kinds, [pool], "max-min")
+        Placing.of(kinds, [pool], "max-min")
     with pytest.raises(InputError, match="no prices"):
-        make_placing(kinds, [pool], "cost")
+        Placing.of(kinds, [pool], "cost")
     with pytest.raises(InputError, match="no profile"):
-        make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "energy-efficiency")
+        Placing.of(kinds, [dataclasses.replace(pool, profiles=(None,))], "energy-efficiency")
     with pytest.raises(NoSplitError, match="a cannot be placed"):
-        place(make_placing(kinds, [pool], "energy-efficiency"))
+        place(Placing.of(kinds, [pool], "energy-efficiency"))

@@ -51,7 +51,7 @@ from advisor_node.room import (
     TenantProof,
 )
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon, tenancy
+from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon
 
 UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -413,7 +413,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     references = ReferenceCache(unreachable)
     made = Node(folder, cast("Room[SlurmJob]", None))
     made.room = Room(
-        daemon, cast("TelemetrySource", made), tenancy(daemon, folder), references,
+        daemon, cast("TelemetrySource", made), daemon.tenancy(), references,
         lambda: made.now_s,
     )  # fmt: skip
 

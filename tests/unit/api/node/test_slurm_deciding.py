@@ -29,7 +29,7 @@ from advisor_node.advice import (
     weighed,
 )
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import GpuFolder, SlurmAgent, SlurmJob, ended, parse_status, run_agent
+from advisor_node.slurm.agent import GpuFolder, SlurmAgent, SlurmJob, parse_status, run_agent
 from advisor_node.slurm.matching import (
     GATHER_S,
     HOLD_S,
@@ -558,9 +558,9 @@ def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
     job = some(SlurmJob.read(folder))
     (gpu.path / "ended").mkdir()
     (gpu.path / "ended/42").write_text("0")
-    after = ended(job, gpu)
+    after = gpu.ended(job)
     assert (after.state, after.over) == ("finished", True)
-    assert (list((gpu.path / "ended").iterdir()), ended(job, gpu).state) == ([], "stopped")
+    assert (list((gpu.path / "ended").iterdir()), gpu.ended(job).state) == ([], "stopped")
 
 
 # The agent of a Slurm node without a GPU: when it ends, and what it leaves out.
