@@ -19,7 +19,7 @@ from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.predict.predictions import safe_splits_of
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Floats
 from advisor.wire.placement import PlacedJob
 
 
@@ -169,7 +169,9 @@ class QueuePairs:
     def decided(self, one: PlacedSet) -> PlacedSet | None:
         """The decision on two jobs until both have ended; None: they should not share."""
         works = tuple(self._work_s(kind) for kind in one.kinds)
-        decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
+        decision = self._answers.pool.asked(
+            [self._answers.profiles[kind] for kind in one.kinds], Work(works)
+        )
         if decision is None or decision.choice is None:
             return None
         placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
@@ -224,7 +226,7 @@ class QueuePairs:
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
         if (a, b) not in self._known:
-            profiles = self._profiles([self._of_name[a][0], self._of_name[b][0]])
+            profiles = [self._answers.profiles[self._of_name[name][0]] for name in (a, b)]
             self._known[a, b] = self._answers.pool.asked(profiles, None)
         return self._known[a, b]
 
@@ -234,9 +236,6 @@ class QueuePairs:
         watts = self._answers.many.alone.power_w[[a, b], 0]
         own = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
         return float(self._answers.two.costs[a, b] / own)
-
-    def _profiles(self, kinds: Sequence[int]) -> list[Profile]:
-        return [profile for kind in kinds if (profile := self._answers.pool.profiles[kind])]
 
     def _work_s(self, kind: int) -> float:
         return self.placing.kinds[kind].work_s or 0.0

@@ -465,10 +465,6 @@ AT_ONCE = 20
 ROUNDING = 1e-9
 """Of a cost: by so little a model may say less of a pair alone than among others."""
 
-_ANY = np.full((3, 1), math.inf)
-
-_Safe: TypeAlias = tuple[Split | None, ...]
-
 
 class _Pairs:
     """Of one pool; by the places of two kinds among those with a profile, the first not above.
@@ -486,8 +482,9 @@ class _Pairs:
         self._there = [n for n, profile in enumerate(profiles) if profile]
         self._profiles: list[Profile] = [profile for profile in profiles if profile]
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
-        self._most = np.array([possible_speeds(p, _ANY)[0, 0] for p in self._profiles])
-        self._safe: dict[object, _Safe] = {}
+        any_speed = np.full((3, 1), math.inf)
+        self._most = np.array([possible_speeds(p, any_speed)[0, 0] for p in self._profiles])
+        self._safe = dict[object, tuple[Split | None, ...]]()
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
@@ -571,7 +568,8 @@ class SetAnswers:
         of: Says of kinds, ascending, what one job does alone, or what is decided on several; None:
             they do not share.
         by_law: The estimate of the search, by kinds and level of the jobs that fill the GPU.
-        there: Kinds with a profile; `many` knows them in this order, and an empty seat after them,
+        profiles: Of the kinds that have one.
+        there: These kinds; `many` knows them in this order, and an empty seat after them,
             as do the arrays below.
         counts: How many jobs of each.
         floors: Least speed that each must keep.
@@ -584,12 +582,13 @@ class SetAnswers:
 
     def __init__(self, placing: Placing, number: int) -> None:
         self.placing, self.number = placing, number
-        self.there = tuple(n for n, profile in enumerate(self.pool.profiles) if profile is not None)
+        self.profiles = {n: profile for n, profile in enumerate(self.pool.profiles) if profile}
+        self.there = tuple(self.profiles)
         self.of, self.by_law = functools.cache(self._of), functools.cache(self._by_law)
         self.heads: Sets | None = None
         self._filling: Sets | None = None
         self._ask = self.pool.asked
-        profiles = [self._profile(kind) for kind in self.there]
+        profiles = [*self.profiles.values()]
         check_limits(self.pool.limits, profiles)
         self.many = _ManyAlone(profiles, self.pool.checked)
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
@@ -710,13 +709,8 @@ class SetAnswers:
             self._filling = functools.reduce(Sets.and_also, found)
         return replace(self._filling, last=np.zeros_like(self._filling.last))
 
-    def _profile(self, kind: int) -> Profile:
-        found = self.pool.profiles[kind]
-        assert found is not None
-        return found
-
     def _of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
-        profiles = [self._profile(kind) for kind in kinds]
+        profiles = [self.profiles[kind] for kind in kinds]
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], self._limits)
         decision = self._ask(profiles, None)
@@ -725,7 +719,7 @@ class SetAnswers:
         return self.placed(kinds, decision.choice.prediction, decision)
 
     def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
-        profiles = [self._profile(kind) for kind in kinds]
+        profiles = [self.profiles[kind] for kind in kinds]
         told = self._told(kinds, profiles, level)
         for found in sorted(told, key=lambda found: self._cost(kinds, found)):
             if self._may_share(kinds, found, profiles):

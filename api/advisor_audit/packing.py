@@ -52,10 +52,6 @@ from advisor_audit.sources import (
 )
 from advisor_models.one_window import OneWindowHead
 
-# What looks like a server: its activity goes up and down by so much of its mean, from minute to
-# minute, for so long. Training that is steady does not.
-_SERVER_SPREAD, _SERVER_S = 0.3, 1800.0
-
 
 class Workload(NamedTuple):
     """All pods of one name, or one batch job."""
@@ -104,8 +100,12 @@ class SeenWorkload:
 
     @property
     def is_server(self) -> bool:
-        """Whether it looks like one."""
-        return self.spread >= _SERVER_SPREAD and self.activity[0] >= _SERVER_S
+        """Whether it looks like one.
+
+        Its activity goes up and down by 30 % of its mean, from minute to minute, for half an hour.
+        Training that is steady does not.
+        """
+        return self.spread >= 0.3 and self.activity[0] >= 1800.0
 
     def add(self, one: Segment) -> None:
         """One more segment of it."""
@@ -133,11 +133,6 @@ def _activity_of(one: Segment) -> float | None:
 
 
 _SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
-_POWER_PARTS, _MEMORY_PARTS = 12, 16
-
-# The highest clock of a GPU model is the mean of a window of so long: one of few readings would
-# say that all others are held back.
-_SURE_S = 600.0
 
 
 class SeenKind(NamedTuple):
@@ -193,7 +188,8 @@ class Survey:
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
-            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= _SURE_S else None),
+            # Of a window of few readings it would say that all others are held back.
+            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= 600.0 else None),
             (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
@@ -235,8 +231,8 @@ class Survey:
         edge = int(np.searchsorted(_SM_EDGES, _activity_of(one) or 0.0))
         return (
             edge if SM in means else edge + len(_SM_EDGES) + 1,
-            int(max(0.0, power) * _POWER_PARTS),
-            math.ceil(_MEMORY_PARTS * means[USED] / memory_mib),
+            int(max(0.0, power) * 12),
+            math.ceil(16 * means[USED] / memory_mib),
             # Wide cells of what matters less.
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
@@ -348,9 +344,6 @@ def _held_several(segments: Iterable[Segment]) -> set[Owner]:
             ends_s[one.gpu] = one.end_s
     return found
 
-
-# Of what a set costs without the job: a fault of one can end all, so less is not worth it.
-_LEAST_GAIN = 0.03
 
 # Kinds of a set by their numbers, ascending.
 _Members: TypeAlias = tuple[int, ...]
@@ -497,7 +490,8 @@ class Packer:
         cheapest = table[best, np.arange(kinds)]
         before = self.cost(members, level)
         gains = before + self.alone - cheapest
-        return np.where(gains > _LEAST_GAIN * before, gains, -np.inf), best, cheapest
+        # A fault of one can end all, so less than 3 % is not worth it.
+        return np.where(gains > 0.03 * before, gains, -np.inf), best, cheapest
 
     def cost(self, members: _Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""

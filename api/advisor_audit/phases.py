@@ -247,10 +247,6 @@ HELD_MIB = 200.0
 # Activity of a job that waits.
 _QUIET_PERCENT = 1.0
 
-# How far a block is from the mean of its phase where the load has changed: at least so many points
-# of activity, and so many standard deviations of the phase's own blocks.
-_CHANGED_PERCENT, _CHANGED_DEVIATIONS = 10.0, 3.0
-
 _State: TypeAlias = Literal["busy", "paused", "free", "shared", "mig", "unseen"]
 
 _STATES: Mapping[int, _State] = {
@@ -519,5 +515,7 @@ def _side(mean: float, blocks: Blocks) -> int:
     number, middle, squares = blocks
     if number < 2:
         return 0
-    wide = max(_CHANGED_PERCENT, _CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
+    # The load has changed by ten points of activity at least, and by three standard deviations of
+    # the phase's own blocks.
+    wide = max(10.0, 3.0 * math.sqrt(squares / (number - 1)))
     return 0 if abs(mean - middle) <= wide else int(math.copysign(1, mean - middle))

@@ -413,11 +413,6 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 LOG = logging.getLogger("advisor.node")
 
-_UNSEEN = (
-    "it makes progress, and none of its processes is seen on its GPU: it computes elsewhere, or "
-    "the agent does not share the process namespace of the node (hostPID)"
-)
-
 
 class _Daemon(Protocol):
     """The MPS daemon of the GPU, whoever owns it."""
@@ -620,7 +615,13 @@ class Room(Generic[T]):
 
     def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
         if meter.unseen:
-            return TenantProof(False, meter.proof.units, _UNSEEN)
+            return TenantProof(
+                proven=False,
+                units=meter.proof.units,
+                why="it makes progress, and none of its processes is seen on its GPU: it computes "
+                "elsewhere, or the agent does not share the process namespace of the node "
+                "(hostPID)",
+            )
         wanted = self._tenancy.wanted(meter.tenant)
         return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
 

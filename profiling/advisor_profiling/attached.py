@@ -237,8 +237,7 @@ class _Output:
 
 
 USED, FREE, BUSY, POWER = "memory_used_mib", "memory_free_mib", "gpu_busy_percent", "power_w"
-_STATES = {POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
-_OF_POINTS = {POWER, BUSY, *COUNTERS.values()}
+_COLUMNS = {**COUNTERS, POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
 
 _CLOCK = Clock()
 # Between two looks at the count: a rate over ten seconds is right to a percent.
@@ -403,7 +402,8 @@ class SeenAlone:
             return
         # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
-        means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
+        kept = {POWER, BUSY, *COUNTERS.values()} & {*self._sums}
+        means = {name: self._sums[name] / self._reads[name] for name in kept}
         point = seen_point(
             self.job,
             look.gpu,
@@ -539,10 +539,8 @@ def read_means(source: TelemetrySource) -> dict[str, float | None]:
         SourceError: the GPU does not answer any more.
     """
     read = source.read([channel.name for channel in source.channels])
-    means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
-    means.pop("", None)
     source.start_window()
-    return means
+    return {_COLUMNS[name]: of for name, of in read.items() if name in _COLUMNS}
 
 
 def _gpus(pid: int) -> list[Gpu]:

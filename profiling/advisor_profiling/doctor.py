@@ -28,8 +28,6 @@ from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed import with_units
 from advisor_profiling.window import Clock, WindowInputs, WindowRules, measure
 
-FindingLevel = Literal["ok", "warning", "missing"]
-
 _NO_ENERGY = "to advise on energy, profile on a card that tells its power"
 _CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
@@ -39,7 +37,7 @@ class Finding:
     """One line of the doctor's report; `fix` is empty where all is well."""
 
     check: str
-    verdict: FindingLevel
+    verdict: Literal["ok", "warning", "missing"]
     found: str
     fix: str = ""
 

@@ -37,12 +37,8 @@ Ended = Callable[[], Mapping[str, str]]
 """Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
-# Has no shard of an earlier command when it opens; stops all shards when an error closes it.
-_ShardEngine = AbstractContextManager[Submit]
-
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
 _DATABASE = "ADVISOR_DATABASE_URL"
-_PR_SET_PDEATHSIG = 1
 # Variables in which Slurm and Ray name the GPU of a task, by index or UUID.
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
@@ -132,7 +128,7 @@ class Shard:
         def prepare() -> None:
             if self.cores:
                 os.sched_setaffinity(0, self.cores)
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
             # Slurm sends it to all processes of a job that has to leave; that of submitit ends the
             # command.
             signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -183,7 +179,9 @@ def run_everywhere(
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
-        engines: dict[OnWhat, Callable[[], _ShardEngine]] = {
+        # Each has no shard of an earlier command when it opens, and stops all shards when an error
+        # closes it.
+        engines: dict[OnWhat, Callable[[], AbstractContextManager[Submit]]] = {
             "here": lambda: on_this_host(wanted.gpus),
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),

@@ -360,7 +360,6 @@ def memory_power_w(
     return statistics.fmean(known)
 
 
-_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD)
 _STATE_INTERVAL_S = 0.25
 
 
@@ -530,7 +529,11 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
             log.power.append((now_s, power_w))
     if now_s >= log.next_state_s:
         log.next_state_s = now_s + _STATE_INTERVAL_S
-        log.states.append(watch.source.read(_STATE))
+        log.states.append(
+            watch.source.read(
+                (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD)
+            )
+        )
         log.memory_power.append((now_s, log.states[-1][POWER_MEMORY]))
         log.reasons.append(watch.source.throttle_reasons())
         watch.check()

@@ -38,8 +38,6 @@ from advisor_node.slurm.site import Named
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import with_units
 
-_GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
-_JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
 _MOST_BYTES = 1024
 
 
@@ -67,12 +65,13 @@ class GpuFolder:
         yield from (
             cls(path=path, index=int(found[1]), user=int(found[2]))
             for path in sorted(root.glob("gpu*-*"))
-            if (found := _GPU.fullmatch(path.name))
+            if (found := re.fullmatch("gpu([0-9]{1,3})-([0-9]{1,10})", path.name))
         )
 
     def job_folders(self) -> list[Path]:
         """The folders of the jobs that run there now."""
-        return sorted(path for path in self.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
+        paths = self.path.glob("jobs/*")
+        return sorted(path for path in paths if re.fullmatch("[1-9][0-9]{0,9}", path.name))
 
     def ended(self, job: "SlurmJob") -> "SlurmJob":
         """A job after its Epilog, which leaves its exit status for us to take away."""

@@ -201,9 +201,6 @@ def _make_folder(folder: Path, mode: int) -> None:
 MOST_CONNECTIONS = 64
 """A thread each; Prometheus and the kubelet need two."""
 
-_METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
-
-
 # Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known.
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
 
@@ -229,7 +226,7 @@ def _families(
     pods: Sequence[_Numbers], gpus: Sequence[_Numbers], reports: ObservationQueue
 ) -> Iterator[Metric]:
     for what, labels, metrics, seen in (
-        ("pod", _METRIC_POD, _OF_PODS, pods),
+        ("pod", ("namespace", "pod", "job", "gpu_uuid"), _OF_PODS, pods),
         ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
     ):
         for kind, name, text in metrics:
@@ -345,8 +342,6 @@ def _status(good: bool) -> tuple[int, bytes]:
 
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
-_LIMIT = re.compile(r"0=([1-9][0-9]{0,9})M")
-_UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +384,7 @@ def read_pod(raw: Object) -> _SharedPod | None:
 def _memory_mib(limit: str | None) -> int | None:
     if limit is None:
         return None  # of an earlier version
-    if not (found := _LIMIT.fullmatch(limit)):
+    if not (found := re.fullmatch("0=([1-9][0-9]{0,9})M", limit)):
         raise InputError(
             f"the annotation {names.MEMORY_LIMIT} is {limit!a}",
             why="the driver would take it as no limit, or refuse the process",
@@ -400,7 +395,7 @@ def _memory_mib(limit: str | None) -> int | None:
 
 def _check(pod: _SharedPod) -> None:
     # The uid becomes the name of a folder on the host.
-    good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
+    good = re.fullmatch("[0-9A-Za-z-]{1,63}", pod.uid) and re.fullmatch(NAME, pod.job)
     try:
         shares = good and pod.share
     except (InputError, ValueError):
@@ -412,13 +407,6 @@ def _check(pod: _SharedPod) -> None:
             why="the annotations were not written by the partner chooser, or were changed since",
             fix="delete the pod and let its owner make another one",
         )
-
-
-# A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
-# file on the node have a hash without dashes.
-_POD = re.compile(
-    r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-)
 
 
 def _pod_of(pid: int) -> str | None:
@@ -434,7 +422,9 @@ def _pod_of(pid: int) -> str | None:
 
 def pod_in(text: str) -> str | None:
     """The uid in the lines of a `/proc/PID/cgroup` (man 7 cgroups), version 1 or 2."""
-    found = _POD.search(text)
+    # Its control group is `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
+    # file on the node have a hash without dashes.
+    found = re.search("pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})", text)
     return found[1].replace("_", "-") if found else None
 
 
@@ -471,10 +461,6 @@ class GpuHours:
         self.held = {uid: percent / sum(booked.values()) for uid, percent in booked.items()}
         there = {pod.uid for pod in pods}
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
-
-
-# Label of a node whose GPUs have MPS daemons of the agent; its value is `true`.
-_HAS_MPS = f"{names.PREFIX}mps"
 
 
 class NodeApi:
@@ -522,11 +508,12 @@ class NodeApi:
         """
         checked_at = to_exact_text(datetime.now(UTC))
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
-        body: Object = {"metadata": {"labels": {_HAS_MPS: "true"}, "annotations": notes}}
+        # The label says that its GPUs have MPS daemons of the agent.
+        meta = {"labels": {f"{names.PREFIX}mps": "true"}, "annotations": notes}
         # First the capacity: nobody is sent before the annotation says that GPUs are ready.
         capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
-        self._cluster.patch(f"{NODES}/{self._node}", body)
+        self._cluster.patch(f"{NODES}/{self._node}", {"metadata": meta})
 
     def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
@@ -537,12 +524,6 @@ class NodeApi:
 
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
-
-
-_LOST = (
-    "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
-    "is not under its limit. Delete the pod"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -643,7 +624,12 @@ class _KubernetesAgent:
             if daemon.look():
                 room.doubt()
                 for meter in room.living:
-                    self._warn(meter.tenant, "MpsDaemonLost", _LOST)
+                    self._warn(
+                        meter.tenant,
+                        "MpsDaemonLost",
+                        "the MPS daemon of the GPU was gone, and another one was started: what "
+                        "this pod still computes is not under its limit. Delete the pod",
+                    )
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
             self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
             for seen in room.look(mine):

@@ -760,9 +760,6 @@ WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
 
-# So long pods wait for others that are made together with them, before anybody is matched.
-_GATHER_S = 2.0
-
 MOST_KINDS = 40
 """Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
 all others each second the next."""
@@ -889,7 +886,8 @@ class _Tenant:
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
                 continue  # in the next rounds, when those who begin there have their shares
             start = offer.start(self.cards, answer)
-            if start is not None and self.round.now_s - start.pods[0].created_s >= _GATHER_S:
+            # Others that are made together with them have two seconds to come.
+            if start is not None and self.round.now_s - start.pods[0].created_s >= 2.0:
                 self.cards.take(start.place, start.given)
                 begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start

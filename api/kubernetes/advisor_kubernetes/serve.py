@@ -527,10 +527,6 @@ def adviser(client: Client) -> Advise:
     return advise
 
 
-# The API server takes objects of 1.5 MiB by default; an update has the old one, too.
-_POD = Most(7 * 512 * 1024, 200_000)
-
-
 class _Gate(Gate):
     """The gate of `advisor serve`, for callers that have no tokens.
 
@@ -558,7 +554,8 @@ def create_app(
     metrics = choosing.metrics
 
     def most_of(path: str) -> Most:
-        return _POD if path == "/mutate" else QUESTION
+        # The API server takes objects of 1.5 MiB by default; an update has the old one, too.
+        return Most(7 * 512 * 1024, 200_000) if path == "/mutate" else QUESTION
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
