@@ -905,7 +905,7 @@ def _page(
         watched = kept.setdefault(gpu, Watched())
         (before, example), (more, newest) = watched.left_out, page.left_out
         watched.left_out = before + more, newest or example
-        yield from segments(page, watched, begin_s, source.step_s)
+        yield from segments(page, watched)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:

@@ -448,19 +448,15 @@ class _Steps:
             self.seen = total
 
 
-@dataclass(slots=True)
 class _Log:
-    """Readings since the log was begun."""
+    """Readings since it was begun: (time_s, value) of power and of all else that is read."""
 
-    begun_s: float
-    steps: list["_Steps"]
-    power: list[tuple[float, float]] = field(default_factory=list)
-    memory_power: list[tuple[float, float | None]] = field(default_factory=list)
-    states: list[Readings] = field(default_factory=list)
-    reasons: list[tuple[str, ...] | None] = field(default_factory=list)
-    next_power_s: float = 0.0
-    next_state_s: float = 0.0
-    next_check_s: float = 0.0
+    def __init__(self, watch: "WindowInputs") -> None:
+        self.begun_s = watch.clock.now_s()
+        self.steps = [_Steps(count) for count in watch.counts]
+        self.power, self.states = list[tuple[float, float]](), list[tuple[float, Readings]]()
+        self.reasons = list[tuple[str, ...] | None]()
+        self.next_power_s = self.next_state_s = self.next_check_s = 0.0
 
 
 def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
@@ -469,12 +465,13 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
-    log, answered = _begin(watch), [read() for read in watch.latencies]
+    log, answered = _Log(watch), [read() for read in watch.latencies]
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
-    states, power = log.states, mean_estimate(log.power)
+    states, power = [read for _, read in log.states], mean_estimate(log.power)
+    memory_power = [(at_s, read[POWER_MEMORY]) for at_s, read in log.states]
     histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
     return MeasuredWindow(
         started_at=started_at,
@@ -488,7 +485,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         power=power,
         counter_power_w=_counter_power(before, after),
         memory_power_w=memory_power_w(
-            log.memory_power, watch.source.channels, log.begun_s, power and power.mean
+            memory_power, watch.source.channels, log.begun_s, power and power.mean
         ),
         power_spread_w=_mean([s[POWER_SPREAD] for s in states]),
         counters=counters,
@@ -505,15 +502,11 @@ def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> f
     """Mean power while nothing works, W: without any job, or with all of them at their gates."""
     watch = WindowInputs(counts=(), source=source, clock=clock)
     clock.sleep(rules.sensor_lag_s)
-    log = _begin(watch)
+    log = _Log(watch)
     while clock.now_s() - log.begun_s < rules.idle_s:
         _look(log, watch, rules)
     estimate = mean_estimate(log.power)
     return estimate.mean if estimate else None
-
-
-def _begin(watch: WindowInputs) -> _Log:
-    return _Log(watch.clock.now_s(), [_Steps(count) for count in watch.counts])
 
 
 def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
@@ -529,12 +522,8 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
             log.power.append((now_s, power_w))
     if now_s >= log.next_state_s:
         log.next_state_s = now_s + _STATE_INTERVAL_S
-        log.states.append(
-            watch.source.read(
-                (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD)
-            )
-        )
-        log.memory_power.append((now_s, log.states[-1][POWER_MEMORY]))
+        names = CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD
+        log.states.append((now_s, watch.source.read(names)))
         log.reasons.append(watch.source.throttle_reasons())
         watch.check()
     watch.clock.sleep(rules.poll_s)
@@ -545,7 +534,7 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
 
     And until no server empties a queue. Returns how long that took, and whether each still was so.
     """
-    log, answers = _begin(watch), list[tuple[float, list[tuple[float, tuple[int, ...]]]]]()
+    log, answers = _Log(watch), list[tuple[float, list[tuple[float, tuple[int, ...]]]]]()
     next_s, view_s = 0.0, rules.settle_least_s - rules.sensor_lag_s
     settled, patience_s = False, 0.0
     while (age_s := watch.clock.now_s() - log.begun_s) < max(rules.settle_most_s, patience_s):

@@ -225,7 +225,7 @@ def found(
     for a, b in pairwise([0, *cuts, minutes]):
         pages = gpu_pages(series, site, "namespace", a * STEP_S, b - a)
         for page in pages.values():
-            result += segments(page, watched, a * STEP_S, STEP_S)
+            result += segments(page, watched)
     return result
 
 
@@ -270,7 +270,7 @@ def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without
 
 def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
     pages = gpu_pages(series, site_of(series), "namespace", 0.0, 30)
-    return [*segments(pages["GPU-1"], Watched(), 0.0, STEP_S)], pages["GPU-1"].left_out
+    return [*segments(pages["GPU-1"], Watched())], pages["GPU-1"].left_out
 
 
 def test_start_pause_change_and_end() -> None:
