@@ -190,10 +190,15 @@ class Placing:
         behind = sum((1 - speed * self.paces[pool, kind]) * self.lag[kind] for kind, speed in seats)
         return float(self.per_card + self.per_w * watts + behind)
 
+    def alone_w(self, pool: int, kind: int) -> float:
+        """Power of a job alone on a GPU, W; infinite where it cannot run."""
+        profile = self.pools[pool].profiles[kind]
+        return profile.whole_gpu_power_w if profile else np.inf
+
     def alone_to_the_end(self, pool: int, kind: int) -> tuple[float, float]:
         """Seconds and joules that a job of a queue takes alone on a GPU."""
-        profile, work_s = self.pools[pool].profiles[kind], self.kinds[kind].work_s or 0.0
-        return work_s, work_s * (profile.whole_gpu_power_w if profile else np.inf)
+        work_s = self.kinds[kind].work_s or 0.0
+        return work_s, work_s * self.alone_w(pool, kind)
 
     def spent(self, held_s: Floats | float, energy_j: Floats | float) -> Floats:
         """Cost of holding a GPU for some seconds and of the joules it takes; arrays or numbers.

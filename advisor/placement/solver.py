@@ -128,13 +128,11 @@ class Plan:
     @property
     def same_work_w(self) -> float:
         """Power of the same work on separate GPUs, W."""
-        watts = 0.0
-        for one, count in self.sets.items():
-            profiles = self.placing.pools[one.pool].profiles
-            for kind, speed in zip(one.kinds, one.speeds, strict=True):
-                profile = profiles[kind]
-                watts += count * speed * (profile.whole_gpu_power_w if profile else np.inf)
-        return watts
+        return sum(
+            count * speed * self.placing.alone_w(one.pool, kind)
+            for one, count in self.sets.items()
+            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+        )
 
     @property
     def same_work_cards(self) -> float:

@@ -299,33 +299,6 @@ class TenantMeter(Generic[T]):
         )
 
 
-class _GpuMeter:
-    """The energy of one GPU, and whose it is.
-
-    Attributes:
-        metered: Energy since the first reading; None before anything could be read.
-    """
-
-    def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
-        self._energy = None if source is None else CardMeter(source)
-        self._units_total = units_total
-        self.metered: Metered | None = None
-
-    def read(self) -> CardReading:
-        return self._energy.read() if self._energy else CardReading()
-
-    def look(self, drawn: CardReading, now: Moment, meters: Sequence[TenantMeter[T]]) -> None:
-        """Divide the energy since the last reading among those that use the GPU."""
-        before = self.metered
-        self.metered = self._energy and self._energy.add(drawn, now)
-        if before is None or self.metered is None or self.metered.seconds == before.seconds:
-            return
-        grown, loads = self.metered.since(before), [one.load(self._units_total) for one in meters]
-        parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
-        for meter, part in zip(meters, parts, strict=True):
-            meter.energy_j = (meter.energy_j or 0.0) + part.value
-
-
 def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     """Of the GPU that these use, as their profiles know it; the least, since none is below it."""
     known = [meter.reference.idle_power_w for meter in meters]
@@ -463,7 +436,11 @@ class Tenancy(Generic[T]):
 
 
 class Room(Generic[T]):
-    """One GPU; without a source nothing is said of its energy. The clock counts seconds."""
+    """One GPU; without a source nothing is said of its energy. The clock counts seconds.
+
+    Attributes:
+        metered: Energy since the first reading; None before anything could be read.
+    """
 
     def __init__(
         self,
@@ -474,7 +451,8 @@ class Room(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._clock = source, clock
-        self.energy = _GpuMeter(source, daemon.gpu.units_total or 0)
+        self._card = None if source is None else CardMeter(source)
+        self.metered: Metered | None = None
         self._daemon, self._tenancy, self._references = daemon, tenancy, references
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
@@ -512,7 +490,7 @@ class Room(Generic[T]):
                     )
                     for meter in self.living
                 },
-                self.energy.read(),
+                self._card.read() if self._card else CardReading(),
             ),
             self._clock,
         )
@@ -521,11 +499,11 @@ class Room(Generic[T]):
         self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)
-        self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
+        self._divide(drawn, now)
         with suppress(AdvisorError):
             self._look_at_only(now.at_s, sight)
         self._seen, seen = [], self._seen
-        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
+        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.metered))
         # Those that the node has no more, once nothing of them is still to be reported.
         for uid in self._meters.keys() - present - self._overlaps.uids:
             meter = self._meters.pop(uid)
@@ -624,6 +602,18 @@ class Room(Generic[T]):
             )
         wanted = self._tenancy.wanted(meter.tenant)
         return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
+
+    def _divide(self, drawn: CardReading, now: Moment) -> None:
+        """Divide the energy since the last reading among those that use the GPU."""
+        before, meters = self.metered, [meter for meter in self.meters if meter.working]
+        self.metered = self._card and self._card.add(drawn, now)
+        if before is None or self.metered is None or self.metered.seconds == before.seconds:
+            return
+        units_total = self._daemon.gpu.units_total or 0
+        grown, loads = self.metered.since(before), [one.load(units_total) for one in meters]
+        parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
+        for meter, part in zip(meters, parts, strict=True):
+            meter.energy_j = (meter.energy_j or 0.0) + part.value
 
     def _look_for_strangers(self, sight: Sight, present: frozenset[str]) -> None:
         tenant_of = self._tenancy.tenant_of

@@ -647,7 +647,7 @@ class _KubernetesAgent:
                 {
                     "ready": not daemon.unready,
                     "daemon_losses": daemon.losses,
-                    "energy_joules": room.energy.metered and room.energy.metered.joules,
+                    "energy_joules": room.metered and room.metered.joules,
                 },
             )
             for daemon, room in self._rooms
