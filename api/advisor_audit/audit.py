@@ -853,44 +853,45 @@ class Pages:
         ]
         return sum(count for count, _ in each), max(each, default=(0, ""))[1]
 
+    @classmethod
+    def read(
+        cls,
+        source: Source,
+        within: str,
+        folder: Path,
+        on_page: Callable[[int, int], None],
+        keep: IO[bytes] | None = None,
+    ) -> "Pages":
+        """Read what is not on disk yet.
 
-def read_all(
-    source: Source,
-    within: str,
-    folder: Path,
-    on_page: Callable[[int, int], None],
-    keep: IO[bytes] | None = None,
-) -> Pages:
-    """Read what is not on disk yet.
+        Args:
+            source: What is read.
+            within: Label; jobs share only where its value is equal.
+            folder: Of the pages; what is there already is not read again.
+            on_page: Called with the pages that are done and all pages.
+            keep: A file that gets every series that is read.
 
-    Args:
-        source: What is read.
-        within: Label; jobs share only where its value is equal.
-        folder: Of the pages; what is there already is not read again.
-        on_page: Called with the pages that are done and all pages.
-        keep: A file that gets every series that is read.
-
-    Raises:
-        SourceError: the source is gone, or answers nonsense.
-        OSError: the folder cannot be written.
-    """
-    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
-    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
-    found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
-    total = found.groups * len(found.pages)
-    for group in range(found.groups):
-        kept = dict[str, Watched]()
-        for page, (begin_s, end_s) in enumerate(found.pages):
-            path = found.path(group, page)
-            if path.exists():
-                if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    kept = _kept(path)
-            else:
-                series = _keeping(source.read(group, begin_s, end_s), keep)
-                steps = max(1, round((end_s - begin_s) / source.step_s))
-                _write(path, _page(series, source, within, begin_s, steps, kept), kept)
-            on_page(group * len(found.pages) + page + 1, total)
-    return found
+        Raises:
+            SourceError: the source is gone, or answers nonsense.
+            OSError: the folder cannot be written.
+        """
+        count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
+        edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
+        found = cls(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
+        total = found.groups * len(found.pages)
+        for group in range(found.groups):
+            kept = dict[str, Watched]()
+            for page, (begin_s, end_s) in enumerate(found.pages):
+                path = found.path(group, page)
+                if path.exists():
+                    if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
+                        kept = _kept(path)
+                else:
+                    series = _keeping(source.read(group, begin_s, end_s), keep)
+                    steps = max(1, round((end_s - begin_s) / source.step_s))
+                    _write(path, _page(series, source, within, begin_s, steps, kept), kept)
+                on_page(group * len(found.pages) + page + 1, total)
+        return found
 
 
 def _page(
@@ -980,7 +981,7 @@ def audit(
         InputError: limits or prices that cannot be meant, or nobody held a GPU.
     """
     label = "namespace" if wanted.within == ALL else wanted.within
-    pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
+    pages = Pages.read(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
     survey, hours = Survey(known=wanted.known), _Hours()
     for page in range(len(pages.pages)):
         segments = [*pages.segments(page)]

@@ -55,13 +55,13 @@ class PairResult:
     equal_saved: float | None = None
     uncapped_saved: float | None = None
 
-
-def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
-    """Each pair's best split, against solo points at 100 %; without those that failed a check."""
-    alone = _alone_by_job(solo)
-    good = (point for point in points if not DOUBTFUL & set(point.flags))
-    pairs = grouped(good, lambda point: point.jobs)
-    return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+    @classmethod
+    def of(cls, points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> "list[PairResult]":
+        """Each pair's best split, against solo points at 100 %, by points that passed checks."""
+        alone = _alone_by_job(solo)
+        good = (point for point in points if not DOUBTFUL & set(point.flags))
+        pairs = grouped(good, lambda point: point.jobs)
+        return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -274,13 +274,13 @@ class SetResult:
         """How the jobs share the GPU: `limits` where one of them has one."""
         return "limits" if any(part.share_percent != WHOLE for part in self.parts) else self.mode
 
-
-def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
-    """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
-    alone = _alone_by_job(solo, LEFT_OUT)
-    good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
-    found = [_set_result(point, windows, alone) for point, windows in means(good)]
-    return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
+    @classmethod
+    def of(cls, points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> "list[SetResult]":
+        """Sets of jobs that were measured alone at 100 %, too, by points that passed all checks."""
+        alone = _alone_by_job(solo, LEFT_OUT)
+        good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
+        found = [_set_result(point, windows, alone) for point, windows in means(good)]
+        return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
 
 SET_COLUMNS: _Columns[SetResult] = (

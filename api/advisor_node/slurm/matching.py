@@ -37,9 +37,6 @@ from advisor_node.slurm.site import (
     ask,
     book_faults,
     command_of_script,
-    read_nodes,
-    read_partitions,
-    read_queue,
 )
 
 # Jobs on one GPU, or one that is to begin on a part of any.
@@ -474,10 +471,10 @@ class _Matching:
         Raises:
             SourceError: Slurm does not answer.
         """
-        jobs = [self._named(job) for job in read_queue(self._ask)]
+        jobs = [self._named(job) for job in SlurmTask.queue(self._ask)]
         waiting = any(job.undecided or job.part for job in jobs)
         is_due = time.monotonic() - self._seen_s >= SITE_S
-        nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
+        nodes = SlurmNode.by_name(self._ask) if waiting or is_due else dict[str, SlurmNode]()
         if is_due:
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
@@ -523,7 +520,7 @@ class _Matching:
                 "the books: %s",
                 found if found == "ok" else f"no job is rewritten: {found}",
             )
-        self._books, self._partitions = found, read_partitions(self._ask)
+        self._books, self._partitions = found, Partition.by_name(self._ask)
         self._settings.write_facts(found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
 

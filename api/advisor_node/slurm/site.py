@@ -244,11 +244,15 @@ class SlurmTask:
         """Whether it was given a part of a GPU."""
         return self.named is not None and (self.named.counted or WHOLE) < WHOLE
 
-
-def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
-    """All jobs that wait or run; those of highest priority, then the oldest first."""
-    jobs = [job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
-    return sorted(jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2])))
+    @classmethod
+    def queue(cls, ask: SlurmCommand) -> "list[SlurmTask]":
+        """All jobs that wait or run; those of highest priority, then the oldest first."""
+        jobs = [
+            job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)
+        ]
+        return sorted(
+            jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2]))
+        )
 
 
 def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
@@ -477,6 +481,14 @@ class Partition:
     memory_mib: int | None
     one_user: bool
 
+    @classmethod
+    def by_name(cls, ask: SlurmCommand) -> "Mapping[str, Partition]":
+        """All partitions, by name."""
+        of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
+        lines = ask("scontrol", "show", "partition", "-o").splitlines()
+        found = (_partition(line, of_all) for line in lines)
+        return {partition.name: partition for partition in found if partition.name}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
@@ -492,22 +504,14 @@ class SlurmNode:
     is_shared: bool
     types: frozenset[str] = frozenset()
 
-
-def read_partitions(ask: SlurmCommand) -> Mapping[str, Partition]:
-    """All partitions, by name."""
-    of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
-    lines = ask("scontrol", "show", "partition", "-o").splitlines()
-    found = (_partition(line, of_all) for line in lines)
-    return {partition.name: partition for partition in found if partition.name}
-
-
-def read_nodes(ask: SlurmCommand) -> Mapping[str, SlurmNode]:
-    """All nodes, by name."""
-    try:
-        found = _rows(ask("sinfo", "--json"), "nodes")
-    except SourceError:  # later versions list groups of nodes there, and have these in scontrol
-        found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
-    return {node.name: node for node in map(_node, found)}
+    @classmethod
+    def by_name(cls, ask: SlurmCommand) -> "Mapping[str, SlurmNode]":
+        """All nodes, by name."""
+        try:
+            found = _rows(ask("sinfo", "--json"), "nodes")
+        except SourceError:  # later versions list groups of nodes there, and have these in scontrol
+            found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
+        return {node.name: node for node in map(_node, found)}
 
 
 def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:

@@ -205,23 +205,6 @@ MOST_CONNECTIONS = 64
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
 
 
-class AgentMetrics(Collector):
-    """What was seen at the last look; a pod that is gone is in none of the metrics.
-
-    Attributes:
-        looked_s: When, monotonic.
-        ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
-    """
-
-    def __init__(self) -> None:
-        self.looked_s, self.ready = -math.inf, False
-        self.families: Sequence[Metric] = ()
-
-    def collect(self) -> Sequence[Metric]:
-        """What prometheus_client asks for."""
-        return self.families
-
-
 def _families(
     pods: Sequence[_Numbers], gpus: Sequence[_Numbers], reports: ObservationQueue
 ) -> Iterator[Metric]:
@@ -267,10 +250,15 @@ _OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
 )
 
 
-class MetricsServer(ThreadingHTTPServer):
+class MetricsServer(ThreadingHTTPServer, Collector):
     """HTTP: `/metrics`, `/healthz` (it still looks), `/readyz` (it has looked at everything).
 
     Any pod may open connections: where there are too many, the oldest makes room.
+
+    Attributes:
+        looked_s: When the last look was, monotonic.
+        ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
+        families: What was seen at the last look; a pod that is gone is in none of them.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -279,17 +267,28 @@ class MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
 
-    def __init__(self, metrics: AgentMetrics, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
+        self.looked_s, self.ready = -math.inf, False
+        self.families: Sequence[Metric] = ()
         registry = CollectorRegistry()
-        registry.register(metrics)
+        registry.register(self)
         self.answers: Mapping[str, Callable[[], tuple[int, bytes]]] = {
             "/metrics": lambda: (200, generate_latest(registry)),
-            "/healthz": lambda: _status(_looks(metrics)),
-            "/readyz": lambda: _status(_looks(metrics) and metrics.ready),
+            "/healthz": lambda: _status(self._looks),
+            "/readyz": lambda: _status(self._looks and self.ready),
         }
         self._open, self._lock = dict[int, Any](), threading.Lock()
         super().__init__((host, port), _Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def collect(self) -> Sequence[Metric]:
+        """What prometheus_client asks for."""
+        return self.families
+
+    @property
+    def _looks(self) -> bool:
+        # Later it is started again; a probe that hangs takes 60 s.
+        return time.monotonic() - self.looked_s < 180.0
 
     def close(self) -> None:
         """Answer no more."""
@@ -330,11 +329,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is given
         """Say nothing: Prometheus and the kubelet ask several times a minute."""
-
-
-def _looks(metrics: AgentMetrics) -> bool:
-    # Later it is started again; a probe that hangs takes 60 s.
-    return time.monotonic() - metrics.looked_s < 180.0
 
 
 def _status(good: bool) -> tuple[int, bytes]:
@@ -581,10 +575,10 @@ def run_agent(
         except AdvisorError:
             _publish(api, [])  # whatever an agent before has said
             raise
-        agent = _KubernetesAgent(options, settings, api, service, gpus)
-        stack.callback(agent.close)
-        server = MetricsServer(agent.metrics, options.host, options.port)
+        server = MetricsServer(options.host, options.port)
         stack.callback(server.close)
+        agent = _KubernetesAgent(options, settings, api, service, gpus, server)
+        stack.callback(agent.close)
         on_start(server.server_port)
         agent.publish(time.monotonic())  # not ready yet
         api.start(stop)
@@ -602,11 +596,12 @@ class _KubernetesAgent:
         api: NodeApi,
         service: Client,
         gpus: Sequence[Gpu],
+        metrics: MetricsServer,
     ) -> None:
         self._api = api
-        self.metrics, self._reports = AgentMetrics(), ObservationQueue(service)
-        self.metrics.looked_s = time.monotonic()
-        self.metrics.families = [*_families((), (), self._reports)]
+        self._metrics, self._reports = metrics, ObservationQueue(service)
+        self._metrics.looked_s = time.monotonic()
+        self._metrics.families = [*_families((), (), self._reports)]
         references = ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
@@ -652,9 +647,9 @@ class _KubernetesAgent:
             )
             for daemon, room in self._rooms
         ]
-        self.metrics.families = [*_families(pods, gpus, self._reports)]
-        self.metrics.ready = self._api.listed and self._published is not None
-        self.metrics.looked_s = time.monotonic()
+        self._metrics.families = [*_families(pods, gpus, self._reports)]
+        self._metrics.ready = self._api.listed and self._published is not None
+        self._metrics.looked_s = time.monotonic()
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""

@@ -17,7 +17,7 @@ from rich.console import Console
 from rows import Campaign, campaigns
 
 from advisor.core.records import FILLS_PERCENT, HEAT
-from advisor_profiling.reports import SetResult, set_results, set_table
+from advisor_profiling.reports import SetResult, set_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def rows_of(campaign: Campaign) -> list[Row]:
     cool = [point for point in campaign.sets if HEAT not in point.flags]
     return [
         Row(result, sum(part.job in filling for part in result.parts), campaign.gpu_model)
-        for result in set_results(cool, campaign.alone)
+        for result in SetResult.of(cool, campaign.alone)
     ]
 
 

@@ -207,9 +207,15 @@ def rows(
 
 
 def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> Source:
-    metrics, of = metrics_for({one.metric for one in series}), frozenset(carriers)
-    told = SimpleNamespace(metrics=metrics, carriers=of, families=FAMILIES, step_s=STEP_S)
-    return cast("Source", told)
+    return cast(
+        "Source",
+        SimpleNamespace(
+            metrics=metrics_for({one.metric for one in series}),
+            carriers=frozenset(carriers),
+            families=FAMILIES,
+            step_s=STEP_S,
+        ),
+    )
 
 
 def found(

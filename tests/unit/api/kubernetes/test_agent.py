@@ -26,7 +26,6 @@ from advisor.settings import read_settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent import (
     MOST_CONNECTIONS,
-    AgentMetrics,
     AgentOptions,
     GpuHours,
     MetricsServer,
@@ -192,7 +191,7 @@ def test_a_node_whose_driver_is_gone_has_no_gpu(api: KubeApi, tmp_path: Path) ->
 
 def test_silent_connections_take_neither_threads_nor_places() -> None:
     """Any pod may open them; the kubelet would take an agent that does not answer for dead."""
-    server, before = MetricsServer(AgentMetrics(), "127.0.0.1", 0), threading.active_count()
+    server, before = MetricsServer("127.0.0.1", 0), threading.active_count()
     try:
         with ExitStack() as open_ones:
             for _ in range(2 * MOST_CONNECTIONS):

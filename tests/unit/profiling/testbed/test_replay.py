@@ -378,8 +378,9 @@ def test_parts_are_in_the_order_of_the_seats() -> None:
     assert recordings.find([("gemm", 70), ("triad", 30)]) == []
     # Of a job beside itself parts are in the order of shares; a table may have them otherwise.
     uneven = pair_point(70, 30, job_2="gemm", rate_1=7.0, rate_2=3.0)
-    windows = Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
-    (found,) = cast("list[PairPoint]", windows)
+    (found,) = cast(
+        "list[PairPoint]", Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
+    )
     assert [part.rate for part in found.parts] == [3, 7]
 
 
