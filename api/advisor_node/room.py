@@ -88,10 +88,6 @@ class ProgressReading:
 TenantOf = Callable[[int], str | None]
 """The uid of the pod or batch job of a process; None: of none."""
 
-# The SMs that the driver gives to a process under a share, of a user by number; raises a
-# `LimitNotProvenError`.
-_Probe = Callable[[Share, int | None], int | None]
-
 
 @dataclass(frozen=True, slots=True)
 class TenantProof:
@@ -138,7 +134,11 @@ def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
 
 
 def prove(
-    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: _Probe, known: TenantProof
+    share: Share,
+    wanted: Mapping[str, str],
+    users: GpuUsers,
+    probe: Callable[[Share, int | None], int | None],
+    known: TenantProof,
 ) -> TenantProof:
     """Look at a job's limit once.
 
@@ -146,7 +146,8 @@ def prove(
         share: That it must have.
         wanted: Variables of its limit, exactly as its processes must have them.
         users: Its processes on the GPU now.
-        probe: Reads a share back on the daemon of that GPU.
+        probe: The SMs that the driver gives to a process under a share, of a user by number, on the
+            daemon of that GPU; raises a `LimitNotProvenError`.
         known: What was found before: a share that was read back is not probed again.
     """
     if not users.all:
@@ -305,9 +306,6 @@ def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     return min((power_w for power_w in known if power_w is not None), default=None)
 
 
-# Asks the service for the points of a job on a GPU model; raises a `ClientError`.
-_Profiles = Callable[[str, str], ProfilePoints]
-
 ASK_AGAIN_S = 60.0
 """A profile that was not to be had, or was, is asked for again after this time: it may change."""
 
@@ -361,9 +359,12 @@ class Reference:
 
 
 class ReferenceCache:
-    """Asked of the service once a minute at most for each job; what was known stays known."""
+    """Asked of the service once a minute at most for each job; what was known stays known.
 
-    def __init__(self, profiles: _Profiles) -> None:
+    `profiles` asks it for the points of a job on a GPU model, and raises a `ClientError`.
+    """
+
+    def __init__(self, profiles: Callable[[str, str], ProfilePoints]) -> None:
         self._profiles = profiles
         self._known: dict[tuple[str, str], tuple[float, Reference]] = {}
 
@@ -404,7 +405,7 @@ class _Daemon(Protocol):
         ...
 
     def prove(self, share: Share, user: int | None) -> int | None:
-        """The SMs that it gives to a process of a user under a share; see `_Probe`."""
+        """The SMs that it gives to a process of a user under a share, as `prove` asks for them."""
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:

@@ -614,14 +614,9 @@ def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     if age_s < max(rules.least_s, log.next_check_s):
         return False
     log.next_check_s = age_s + _STATE_INTERVAL_S
-    if log.power and not _exact(mean_estimate(log.power), rules):
+    if log.power and _noisy(mean_estimate(log.power), rules.target):
         return False
-    return all(_exact(rate_estimate(steps.events), rules) for steps in log.steps)
-
-
-def _exact(estimate: MeanEstimate | None, rules: WindowRules) -> bool:
-    relative = estimate.relative if estimate else None
-    return relative is not None and relative <= rules.target
+    return not any(_noisy(rate_estimate(steps.events), rules.target) for steps in log.steps)
 
 
 def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> CounterTick | None:
@@ -885,8 +880,8 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
     }
 
 
-def _noisy(estimate: MeanEstimate, target: float) -> bool:
-    return estimate.relative is None or estimate.relative > target
+def _noisy(estimate: MeanEstimate | None, target: float) -> bool:
+    return estimate is None or estimate.relative is None or estimate.relative > target
 
 
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:

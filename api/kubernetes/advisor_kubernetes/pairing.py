@@ -460,10 +460,6 @@ class _Cards:
                 self._tenants[node] = pod.namespace
                 self._used[node] = added(self._used.get(node, {}), pod.requested)
 
-    def number_of(self, namespace: str) -> int:
-        """How many GPUs the pods of a namespace hold, those of claims among them."""
-        return sum(card.pods[0].namespace == namespace for card in self.held.values())
-
     def of(self, namespace: str) -> list[_Card]:
         """Those that the pods of a namespace hold, and that may take more."""
         return [
@@ -855,7 +851,10 @@ class _Tenant:
 
     @property
     def left(self) -> float:
-        return self.most - self.cards.number_of(self.namespace)
+        # Less the GPUs that its pods hold, those of claims among them.
+        return self.most - sum(
+            card.pods[0].namespace == self.namespace for card in self.cards.held.values()
+        )
 
     def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
         """Those that start together first, then each other one: alone, or why it waits."""

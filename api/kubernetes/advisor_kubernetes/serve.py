@@ -425,6 +425,7 @@ class Choosing:
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         allowed, unread = gpus_allowed(self._quotas_seen.objects())
+        others = grouped(self._others_seen.objects(), lambda item: str(item["node"]))
         decisions = Round(
             pods=pods,
             nodes=self._agents.heard(nodes, now),
@@ -433,7 +434,10 @@ class Choosing:
             policy=self._policy,
             allowed=allowed,
             unread=unread,
-            others=_by_node(self._others_seen.objects()),
+            others={
+                node: functools.reduce(added, (item["requested"] for item in there))
+                for node, there in others.items()
+            },
             left_alone=self._left_alone,
         ).decide()
         for decision in decisions:
@@ -495,13 +499,6 @@ def _asked_of_node(item: Object) -> Object:
         "metadata": {key: metadata.get(key) for key in ("uid", "resourceVersion")},
         "node": "" if over else word(spec, "nodeName"),
         "requested": {} if over else requested(spec),
-    }
-
-
-def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
-    return {
-        node: functools.reduce(added, (item["requested"] for item in there))
-        for node, there in grouped(items, lambda item: str(item["node"])).items()
     }
 
 
