@@ -133,41 +133,6 @@ def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     }
 
 
-def prove(
-    share: Share,
-    wanted: Mapping[str, str],
-    users: GpuUsers,
-    probe: Callable[[Share, int | None], int | None],
-    known: TenantProof,
-) -> TenantProof:
-    """Look at a job's limit once.
-
-    Args:
-        share: That it must have.
-        wanted: Variables of its limit, exactly as its processes must have them.
-        users: Its processes on the GPU now.
-        probe: The SMs that the driver gives to a process under a share, of a user by number, on the
-            daemon of that GPU; raises a `LimitNotProvenError`.
-        known: What was found before: a share that was read back is not probed again.
-    """
-    if not users.all:
-        return known
-    units = known.units
-    try:
-        if users.outside:
-            raise LimitNotProvenError(
-                f"processes {sorted(users.outside)} compute on the whole GPU, without MPS",
-                why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they started",
-                fix="end them, and start them again",
-            )
-        check_environments(share, wanted, lambda: users.all)
-        if units is None:
-            units = probe(share, owner_of(min(users.clients)))
-    except AdvisorError as error:
-        return TenantProof(False, units, str(error))
-    return TenantProof(True, units)
-
-
 def granted_units(
     backend: MpsBackend, share: Share, variables: Mapping[str, str], user: int | None
 ) -> int | None:
@@ -405,7 +370,11 @@ class _Daemon(Protocol):
         ...
 
     def prove(self, share: Share, user: int | None) -> int | None:
-        """The SMs that it gives to a process of a user under a share, as `prove` asks for them."""
+        """The SMs that it gives to a process of a user under a share.
+
+        Raises:
+            LimitNotProvenError: it gives others, or does not say.
+        """
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
@@ -593,6 +562,7 @@ class Room(Generic[T]):
             return None
 
     def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
+        """Look at a job's limit once; `own` are its processes on the GPU now."""
         if meter.unseen:
             return TenantProof(
                 proven=False,
@@ -602,7 +572,24 @@ class Room(Generic[T]):
                 "(hostPID)",
             )
         wanted = self._tenancy.wanted(meter.tenant)
-        return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
+        if not own.all:
+            return meter.proof
+        share, units = meter.tenant.share, meter.proof.units
+        try:
+            if own.outside:
+                raise LimitNotProvenError(
+                    f"processes {sorted(own.outside)} compute on the whole GPU, without MPS",
+                    why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they "
+                    "started",
+                    fix="end them, and start them again",
+                )
+            check_environments(share, wanted, lambda: own.all)
+            # A share that was read back is not probed again.
+            if units is None:
+                units = self._daemon.prove(share, owner_of(min(own.clients)))
+        except AdvisorError as error:
+            return TenantProof(False, units, str(error))
+        return TenantProof(True, units)
 
     def _divide(self, drawn: CardReading, now: Moment) -> None:
         """Divide the energy since the last reading among those that use the GPU."""

@@ -63,7 +63,7 @@ def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    host = [*_host(settings), *_examine_extras(lacking())]
+    host = [*_host(settings), *_examine_extras(_lacking())]
     mps = [*_found("mps", _mps_binary(settings))]
     try:
         found = gpus()
@@ -248,7 +248,7 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
     yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
 
 
-def lacking() -> Mapping[str, tuple[str, ...]]:
+def _lacking() -> Mapping[str, tuple[str, ...]]:
     """Distributions that each extra lacks, by extra, as the installation's metadata lists them.
 
     Returns:

@@ -99,7 +99,7 @@ def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> _
     }
 
 
-def means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
+def _means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
     """One point for each split and card, the mean of its complete windows, and how many they are.
 
     So luck does not choose.
@@ -198,7 +198,7 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
 def _pair_result(
     pair: tuple[str, ...], points: Sequence[PairPoint], alone: _SoloByJob
 ) -> PairResult:
-    known = [c for c in (_candidate(p, alone) for p, _ in means(points)) if c is not None]
+    known = [c for c in (_candidate(p, alone) for p, _ in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
         return PairResult(pair, len(points))
@@ -279,7 +279,7 @@ class SetResult:
         """Sets of jobs that were measured alone at 100 %, too, by points that passed all checks."""
         alone = _alone_by_job(solo, LEFT_OUT)
         good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
-        found = [_set_result(point, windows, alone) for point, windows in means(good)]
+        found = [_set_result(point, windows, alone) for point, windows in _means(good)]
         return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
 

@@ -284,8 +284,8 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
 
 
 def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
-    """The backend of `open_backend`, on a GPU without compute processes."""
-    backend = open_backend(gpu, mode, settings)
+    """The backend of `_open_backend`, on a GPU without compute processes."""
+    backend = _open_backend(gpu, mode, settings)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
         for one in gpu.each:
@@ -434,7 +434,7 @@ def open_source(
             return amd.AmdSource(gpu.uuid)
 
 
-def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     """What enforces shares; None: MPS on NVIDIA, CU masks on AMD.
 
     Raises:

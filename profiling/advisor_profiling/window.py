@@ -311,11 +311,11 @@ class CounterTick:
         # Within so long of the look before: at both ends 2.5 % of 2 s at most.
         most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
         since_s = now_s()
-        end_s, stood_j = since_s + within_s, energy_j(source)
+        end_s, stood_j = since_s + within_s, _energy_j(source)
         while stood_j is not None and now_s() < end_s:
             meanwhile()
             looked_s = now_s()
-            if (stands_j := energy_j(source)) is None:
+            if (stands_j := _energy_j(source)) is None:
                 continue
             if stands_j != stood_j and (seen_s := now_s()) - since_s <= most_s:
                 return cls((since_s + seen_s) / 2, stands_j)
@@ -323,7 +323,7 @@ class CounterTick:
         return None
 
 
-def energy_j(source: TelemetrySource) -> float | None:
+def _energy_j(source: TelemetrySource) -> float | None:
     """What its counter stands at."""
     return source.read((ENERGY_GPU,))[ENERGY_GPU]
 

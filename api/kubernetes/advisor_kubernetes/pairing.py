@@ -151,7 +151,7 @@ def added(some: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, 
     return {**some, **{name: some.get(name, 0.0) + count for name, count in more.items()}}
 
 
-def fits(spec: Object, node: Node) -> bool:
+def _fits(spec: Object, node: Node) -> bool:
     """Whether labels and taints let a pod run on a node."""
     if any(node.labels.get(key) != value for key, value in part(spec, "nodeSelector").items()):
         return False
@@ -511,7 +511,7 @@ class _Cards:
     def _that_fits(self, pod: Pod, node: Node) -> bool:
         key = (pod.where, node.name)
         if key not in self._fits:
-            self._fits[key] = fits(pod.spec, node)
+            self._fits[key] = _fits(pod.spec, node)
         return self._fits[key]
 
     def _holds(self, pods: Sequence[Pod], node: Node) -> bool:
