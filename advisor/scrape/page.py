@@ -279,6 +279,11 @@ class Reading:
     counts: Mapping[str, float]
     buckets: tuple[tuple[float, float], ...] = ()
 
+    @property
+    def total(self) -> float:
+        """Sum of the counts."""
+        return sum(self.counts.values())
+
 
 class SeriesTotal:
     """Sum of counters over restarts of their server, as Prometheus sees them.
