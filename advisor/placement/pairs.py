@@ -17,9 +17,9 @@ from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
-from advisor.placement.placing import Bools, PlacedSet, Placing, set_answers
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.predict.predictions import safe_splits_of
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Floats
 from advisor.wire.placement import PlacedJob
 
 
@@ -72,46 +72,50 @@ class Schedule:
         """The job with the lowest mean speed while it runs."""
         return min(self.runs, key=lambda run: run.speed)
 
+    @classmethod
+    def of(
+        cls, sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = False
+    ) -> "Schedule":
+        """When and where each set of a queue runs; each on the GPU that is free first.
+
+        Where they need not start in their order, the longest is given a GPU first, which keeps the
+        makespan within a third of the shortest possible (R. Graham, "Bounds on multiprocessing
+        timing anomalies", SIAM Journal on Applied Mathematics 17(2), 1969). Each GPU then runs its
+        sets the shortest first: that ends no later, and the mean job ends sooner. Of equal jobs the
+        one that came first starts first.
+        """
+        pool = placing.pools[0]
+        free = [(0.0, gpu) for gpu in range(pool.gpus)]
+        lists: list[list[PlacedSet]] = [[] for _ in range(pool.gpus)]
+        if not in_order:
+            sets = sorted(
+                sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ())
+            )
+        for one in sets:
+            free_s, gpu = free[0]
+            lists[gpu].append(one)
+            heapq.heapreplace(free, (free_s + one.time_s, gpu))
+        placed: list[tuple[float, int, PlacedSet]] = []
+        for gpu, own in enumerate(lists):
+            start_s = 0.0
+            for one in own if in_order else own[::-1]:
+                placed.append((start_s, gpu, one))
+                start_s += one.time_s
+        placed.sort(key=lambda item: item[:2])
+        waiting = _numbers_of(placing)
+        runs = [run for item in placed for run in _runs(*item, placing, waiting)]
+        return cls(
+            runs=tuple(sorted(runs, key=lambda run: run.number)),
+            gpus=pool.gpus,
+            idle_power_w=pool.idle_power_w,
+            sets=tuple(one for _, _, one in placed),
+        )
+
 
 def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
     """Of the jobs of each kind of a queue, their positions in it, ascending."""
     of_kinds = grouped(range(len(placing.queue)), placing.queue.__getitem__)
     return {kind: deque(numbers) for kind, numbers in of_kinds.items()}
-
-
-def scheduled(sets: Iterable[PlacedSet], placing: Placing, *, in_order: bool = False) -> Schedule:
-    """When and where each set of a queue runs; each on the GPU that is free first.
-
-    Where they need not start in their order, the longest is given a GPU first, which keeps the
-    makespan within a third of the shortest possible (R. Graham, "Bounds on multiprocessing timing
-    anomalies", SIAM Journal on Applied Mathematics 17(2), 1969). Each GPU then runs its sets the
-    shortest first: that ends no later, and the mean job ends sooner. Of equal jobs the one that
-    came first starts first.
-    """
-    pool = placing.pools[0]
-    free = [(0.0, gpu) for gpu in range(pool.gpus)]
-    lists: list[list[PlacedSet]] = [[] for _ in range(pool.gpus)]
-    if not in_order:
-        sets = sorted(sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ()))
-    for one in sets:
-        free_s, gpu = free[0]
-        lists[gpu].append(one)
-        heapq.heapreplace(free, (free_s + one.time_s, gpu))
-    placed: list[tuple[float, int, PlacedSet]] = []
-    for gpu, own in enumerate(lists):
-        start_s = 0.0
-        for one in own if in_order else own[::-1]:
-            placed.append((start_s, gpu, one))
-            start_s += one.time_s
-    placed.sort(key=lambda item: item[:2])
-    waiting = _numbers_of(placing)
-    runs = [run for item in placed for run in _runs(*item, placing, waiting)]
-    return Schedule(
-        runs=tuple(sorted(runs, key=lambda run: run.number)),
-        gpus=pool.gpus,
-        idle_power_w=pool.idle_power_w,
-        sets=tuple(one for _, _, one in placed),
-    )
 
 
 def _runs(
@@ -146,7 +150,7 @@ class QueuePairs:
 
     def __init__(self, placing: Placing) -> None:
         self.placing, self.timed_out = placing, False
-        self._answers, kinds = set_answers(placing, 0), placing.kinds
+        self._answers, kinds = SetAnswers(placing, 0), placing.kinds
         self._known: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
         singles = {one.kinds[0]: one for one in self._answers.singles()}
@@ -165,7 +169,9 @@ class QueuePairs:
     def decided(self, one: PlacedSet) -> PlacedSet | None:
         """The decision on two jobs until both have ended; None: they should not share."""
         works = tuple(self._work_s(kind) for kind in one.kinds)
-        decision = self._answers.pool.asked(self._profiles(one.kinds), Work(works))
+        decision = self._answers.pool.asked(
+            [self._answers.profiles[kind] for kind in one.kinds], Work(works)
+        )
         if decision is None or decision.choice is None:
             return None
         placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
@@ -201,7 +207,7 @@ class QueuePairs:
             if other is not None:
                 take(other)
             sets.append(one)
-        return scheduled(sets, self.placing, in_order=True)
+        return Schedule.of(sets, self.placing, in_order=True)
 
     def _at_half(self, a: int, b: int) -> PlacedSet | None:
         """Two kinds at half a GPU each; None: they may not."""
@@ -220,7 +226,7 @@ class QueuePairs:
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
         if (a, b) not in self._known:
-            profiles = self._profiles([self._of_name[a][0], self._of_name[b][0]])
+            profiles = [self._answers.profiles[self._of_name[name][0]] for name in (a, b)]
             self._known[a, b] = self._answers.pool.asked(profiles, None)
         return self._known[a, b]
 
@@ -230,9 +236,6 @@ class QueuePairs:
         watts = self._answers.many.alone.power_w[[a, b], 0]
         own = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
         return float(self._answers.two.costs[a, b] / own)
-
-    def _profiles(self, kinds: Sequence[int]) -> list[Profile]:
-        return [profile for kind in kinds if (profile := self._answers.pool.profiles[kind])]
 
     def _work_s(self, kind: int) -> float:
         return self.placing.kinds[kind].work_s or 0.0

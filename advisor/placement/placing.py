@@ -190,10 +190,15 @@ class Placing:
         behind = sum((1 - speed * self.paces[pool, kind]) * self.lag[kind] for kind, speed in seats)
         return float(self.per_card + self.per_w * watts + behind)
 
+    def alone_w(self, pool: int, kind: int) -> float:
+        """Power of a job alone on a GPU, W; infinite where it cannot run."""
+        profile = self.pools[pool].profiles[kind]
+        return profile.whole_gpu_power_w if profile else np.inf
+
     def alone_to_the_end(self, pool: int, kind: int) -> tuple[float, float]:
         """Seconds and joules that a job of a queue takes alone on a GPU."""
-        profile, work_s = self.pools[pool].profiles[kind], self.kinds[kind].work_s or 0.0
-        return work_s, work_s * (profile.whole_gpu_power_w if profile else np.inf)
+        work_s = self.kinds[kind].work_s or 0.0
+        return work_s, work_s * self.alone_w(pool, kind)
 
     def spent(self, held_s: Floats | float, energy_j: Floats | float) -> Floats:
         """Cost of holding a GPU for some seconds and of the joules it takes; arrays or numbers.
@@ -202,64 +207,94 @@ class Placing:
         """
         return np.asarray(self.per_card * held_s + self.per_w * energy_j) / HOUR_S
 
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[Kind],
+        pools: Sequence[Pool],
+        aim: str,
+        prices: Prices | None = None,
+        queue: Sequence[int] = (),
+        *,
+        at_once: bool = False,
+    ) -> "Placing":
+        """A placement problem with its costs by objective.
+
+        Raises:
+            InputError: no such aim, no price, nothing to place, a kind without a profile, or a
+                queue of too many kinds.
+        """
+        aims = TO_THE_END if queue else AIMS
+        if aim not in aims:
+            raise InputError(
+                f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
+                why="what is placed is counted in energy, time or money, added up over GPUs",
+                fix=f"use {', '.join(aims)}; a minimum speed protects each job",
+            )
+        if queue and len(kinds) > MOST_KINDS:
+            raise InputError(
+                f"these are {len(kinds)} jobs that differ in name or work",
+                why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
+                fix="round the work of each job, or place them in parts",
+            )
+        if not kinds or sum(pool.gpus for pool in pools) < 1:
+            raise InputError("there is nothing to place, or no GPU")
+        for n, kind in enumerate(kinds):
+            if all(pool.profiles[n] is None for pool in pools):
+                fix = f"measure it: advisor profile {kind.name}"
+                raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
+        per_card, per_w = _weights(aim, prices or Prices())
+        paces = _paces(kinds, pools)
+        costs = [
+            [per_card + per_w * p.whole_gpu_power_w if p else np.inf for p in pool.profiles]
+            for pool in pools
+        ]
+        alone = np.array(costs) / np.maximum(paces, 1e-9)
+        # By fewest GPUs, only --min-speed bounds how far work may lag behind.
+        lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
+        return cls(
+            kinds=tuple(kinds),
+            pools=tuple(pools),
+            aim=aim,
+            per_card=per_card,
+            per_w=per_w,
+            lag=lag,
+            paces=paces,
+            queue=tuple(queue),
+            at_once=at_once,
+        )
+
+    def joining(self, number: int) -> "Iterator[PlacedSet]":
+        """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
+        pool = self.pools[number]
+
+        def cost(kinds: Sequence[int], of: Prediction) -> float:
+            speeds = [part.speed.value for part in of.parts]
+            return self.cost(number, kinds, speeds, of.power_w.value)
+
+        assert pool.now
+        now = cost(pool.running, pool.now)
+        profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
+        for kind, profile in enumerate(pool.profiles):
+            if not self.kinds[kind].count or profile is None:
+                continue
+            decision = pool.asked([*profiles, profile], None)
+            if decision is None or decision.choice is None:
+                continue
+            found = decision.choice.prediction
+            yield PlacedSet(
+                kinds=(kind,),
+                pool=number,
+                split=found.split,
+                speeds=(found.parts[-1].speed.value,),
+                p99_ms=(None,),
+                power_w=found.power_w.value,
+                cost=cost((*pool.running, kind), found) - now,
+                decision=decision,
+            )
+
 
 HOUR_S = 3600.0
-
-
-def make_placing(
-    kinds: Sequence[Kind],
-    pools: Sequence[Pool],
-    aim: str,
-    prices: Prices | None = None,
-    queue: Sequence[int] = (),
-    *,
-    at_once: bool = False,
-) -> Placing:
-    """A placement problem with its costs by objective.
-
-    Raises:
-        InputError: no such aim, no price, nothing to place, a kind without a profile, or a queue
-            of too many kinds.
-    """
-    aims = TO_THE_END if queue else AIMS
-    if aim not in aims:
-        raise InputError(
-            f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
-            why="what is placed is counted in energy, time or money, added up over GPUs",
-            fix=f"use {', '.join(aims)}; a minimum speed protects each job",
-        )
-    if queue and len(kinds) > MOST_KINDS:
-        raise InputError(
-            f"these are {len(kinds)} jobs that differ in name or work",
-            why=f"every pair of them is looked at, so at most {MOST_KINDS} are taken",
-            fix="round the work of each job, or place them in parts",
-        )
-    if not kinds or sum(pool.gpus for pool in pools) < 1:
-        raise InputError("there is nothing to place, or no GPU")
-    for n, kind in enumerate(kinds):
-        if all(pool.profiles[n] is None for pool in pools):
-            fix = f"measure it: advisor profile {kind.name}"
-            raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
-    per_card, per_w = _weights(aim, prices or Prices())
-    paces = _paces(kinds, pools)
-    costs = [
-        [per_card + per_w * p.whole_gpu_power_w if p else np.inf for p in pool.profiles]
-        for pool in pools
-    ]
-    alone = np.array(costs) / np.maximum(paces, 1e-9)
-    # By fewest GPUs, only --min-speed bounds how far work may lag behind.
-    lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
-    return Placing(
-        kinds=tuple(kinds),
-        pools=tuple(pools),
-        aim=aim,
-        per_card=per_card,
-        per_w=per_w,
-        lag=lag,
-        paces=paces,
-        queue=tuple(queue),
-        at_once=at_once,
-    )
 
 
 def _weights(aim: str, prices: Prices) -> tuple[float, float]:
@@ -318,9 +353,8 @@ NINE_SPLITS = -1
 """Stands for a level: two jobs, predicted by the model of pairs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _ManyAlone:
-    """Kinds of jobs alone, at each level; the last row is an empty seat.
+    """Kinds of jobs alone, one profile each, at each level; the last row is an empty seat.
 
     Attributes:
         shares: Limit of each kind at each level: safe, and within its profile.
@@ -328,10 +362,14 @@ class _ManyAlone:
         doubt: Of the rates there (`Profile.doubt`).
     """
 
-    shares: Floats
-    alone: JobsAlone
-    doubt: Floats
-    limit_w: float
+    def __init__(self, profiles: Sequence[Profile], checked: CheckedCounts | None) -> None:
+        shares = np.array([_levels(profile, checked) for profile in profiles])
+        found = alone_at(profiles, shares)
+        doubt = [p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)]
+        seated = {one.name: _with_empty_seat(getattr(found, one.name)) for one in fields(JobsAlone)}
+        limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
+        self.shares, self.doubt = _with_empty_seat(shares), _with_empty_seat(np.array(doubt))
+        self.alone, self.limit_w = JobsAlone(**seated), min(limits, default=np.inf)
 
     def at(self, sets: Ints, level: Ints) -> tuple[Floats, Floats, Floats]:
         """What sets, shape (sets, seats), do, each at its level, shape (sets,).
@@ -410,24 +448,6 @@ def _nothing(empty: int, levels: int = 1) -> Sets:
     )
 
 
-def many_alone(profiles: Sequence[Profile], checked: CheckedCounts | None = None) -> _ManyAlone:
-    """Of one profile of each kind."""
-    shares = np.array([_levels(profile, checked) for profile in profiles])
-    found = alone_at(profiles, shares)
-    seated = {
-        field.name: _with_empty_seat(getattr(found, field.name)) for field in fields(JobsAlone)
-    }
-    limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
-    return _ManyAlone(
-        shares=_with_empty_seat(shares),
-        alone=JobsAlone(**seated),
-        doubt=_with_empty_seat(
-            np.array([p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)])
-        ),
-        limit_w=min(limits, default=np.inf),
-    )
-
-
 def _levels(profile: Profile, checked: CheckedCounts | None) -> list[float]:
     """The limits of a decision that are nearest, for a job that fills the GPU; none for another."""
     limits = limits_of(profile, checked) if fills(profile) else ()
@@ -450,10 +470,6 @@ AT_ONCE = 20
 ROUNDING = 1e-9
 """Of a cost: by so little a model may say less of a pair alone than among others."""
 
-_ANY = np.full((3, 1), math.inf)
-
-_Safe: TypeAlias = tuple[Split | None, ...]
-
 
 class _Pairs:
     """Of one pool; by the places of two kinds among those with a profile, the first not above.
@@ -471,8 +487,9 @@ class _Pairs:
         self._there = [n for n, profile in enumerate(profiles) if profile]
         self._profiles: list[Profile] = [profile for profile in profiles if profile]
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
-        self._most = np.array([possible_speeds(p, _ANY)[0, 0] for p in self._profiles])
-        self._safe: dict[object, _Safe] = {}
+        any_speed = np.full((3, 1), math.inf)
+        self._most = np.array([possible_speeds(p, any_speed)[0, 0] for p in self._profiles])
+        self._safe = dict[object, tuple[Split | None, ...]]()
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
         alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
@@ -556,23 +573,29 @@ class SetAnswers:
         of: Says of kinds, ascending, what one job does alone, or what is decided on several; None:
             they do not share.
         by_law: The estimate of the search, by kinds and level of the jobs that fill the GPU.
-        there: Kinds with a profile; `many` knows them in this order, and an empty seat after them,
+        profiles: Of the kinds that have one.
+        there: These kinds; `many` knows them in this order, and an empty seat after them,
             as do the arrays below.
         counts: How many jobs of each.
         floors: Least speed that each must keep.
         two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite where nobody asked for one.
+
+    Raises:
+        InputError: a limit for no job that is there.
     """
 
-    def __init__(
-        self, placing: Placing, number: int, there: tuple[int, ...], many: _ManyAlone
-    ) -> None:
-        self.placing, self.number, self.there, self.many = placing, number, there, many
+    def __init__(self, placing: Placing, number: int) -> None:
+        self.placing, self.number = placing, number
+        self.profiles = {n: profile for n, profile in enumerate(self.pool.profiles) if profile}
+        self.there = tuple(self.profiles)
         self.of, self.by_law = functools.cache(self._of), functools.cache(self._by_law)
         self.heads: Sets | None = None
         self._filling: Sets | None = None
         self._ask = self.pool.asked
-        profiles = [self._profile(kind) for kind in self.there]
+        profiles = [*self.profiles.values()]
+        check_limits(self.pool.limits, profiles)
+        self.many = _ManyAlone(profiles, self.pool.checked)
         self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
@@ -691,13 +714,8 @@ class SetAnswers:
             self._filling = functools.reduce(Sets.and_also, found)
         return replace(self._filling, last=np.zeros_like(self._filling.last))
 
-    def _profile(self, kind: int) -> Profile:
-        found = self.pool.profiles[kind]
-        assert found is not None
-        return found
-
     def _of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
-        profiles = [self._profile(kind) for kind in kinds]
+        profiles = [self.profiles[kind] for kind in kinds]
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], self._limits)
         decision = self._ask(profiles, None)
@@ -706,7 +724,7 @@ class SetAnswers:
         return self.placed(kinds, decision.choice.prediction, decision)
 
     def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
-        profiles = [self._profile(kind) for kind in kinds]
+        profiles = [self.profiles[kind] for kind in kinds]
         told = self._told(kinds, profiles, level)
         for found in sorted(told, key=lambda found: self._cost(kinds, found)):
             if self._may_share(kinds, found, profiles):
@@ -773,48 +791,5 @@ class SetAnswers:
             p99_ms=tuple(tail and tail.high for tail in tails),
             power_w=found.power_w.value,
             cost=self._cost(kinds, found)[0],
-            decision=decision,
-        )
-
-
-def set_answers(placing: Placing, number: int) -> SetAnswers:
-    """Of one of the pools.
-
-    Raises:
-        InputError: a limit for no job that is there.
-    """
-    pool = placing.pools[number]
-    there = tuple(n for n, profile in enumerate(pool.profiles) if profile is not None)
-    profiles = [profile for profile in pool.profiles if profile is not None]
-    check_limits(pool.limits, profiles)
-    return SetAnswers(placing, number, there, many_alone(profiles, pool.checked))
-
-
-def joining(placing: Placing, number: int) -> Iterator[PlacedSet]:
-    """Each kind that may join the jobs on the card of a pool, at what that adds to the cost."""
-    pool = placing.pools[number]
-
-    def cost(kinds: Sequence[int], of: Prediction) -> float:
-        speeds = [part.speed.value for part in of.parts]
-        return placing.cost(number, kinds, speeds, of.power_w.value)
-
-    assert pool.now
-    now = cost(pool.running, pool.now)
-    profiles = [profile for kind in pool.running if (profile := pool.profiles[kind])]
-    for kind, profile in enumerate(pool.profiles):
-        if not placing.kinds[kind].count or profile is None:
-            continue
-        decision = pool.asked([*profiles, profile], None)
-        if decision is None or decision.choice is None:
-            continue
-        found = decision.choice.prediction
-        yield PlacedSet(
-            kinds=(kind,),
-            pool=number,
-            split=found.split,
-            speeds=(found.parts[-1].speed.value,),
-            p99_ms=(None,),
-            power_w=found.power_w.value,
-            cost=cost((*pool.running, kind), found) - now,
             decision=decision,
         )

@@ -175,9 +175,6 @@ class SetBound:
         return _Priced(prices, np.array(found), np.array(speeds))
 
 
-# Sets that the predictor is asked of, and of which those are chosen.
-_MOST_ASKED, _MOST_LOOKED_AT = 150, 1500
-
 PAIRS = 30
 """That the model of pairs is asked of at most, where sets are not looked at closely."""
 
@@ -290,9 +287,10 @@ class SetSearch:
         good: list[PlacedSet] = []
         used = [0] * len(self.bound.own)
         asked = 0
-        for row in _first(np.where(gains > least, gains, -np.inf), _MOST_LOOKED_AT).tolist():
+        # The predictor is asked of 150 sets at most, chosen from 1,500.
+        for row in _first(np.where(gains > least, gains, -np.inf), 1500).tolist():
             kinds: list[int] = sets.rows[row, : sets.size[row]].tolist()
-            if min(used[kind] for kind in kinds) < _OF_A_KIND and asked < _MOST_ASKED:
+            if min(used[kind] for kind in kinds) < _OF_A_KIND and asked < 150:
                 asked += 1
                 if one := self._answers.by_law(self._answers.kinds(kinds), int(sets.level[row])):
                     good.append(one)

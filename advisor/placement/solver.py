@@ -41,8 +41,8 @@ import numpy as np
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.objectives import FEWEST_CARDS
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.pairs import QueuePairs, Schedule, scheduled
-from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, joining, set_answers
+from advisor.placement.pairs import QueuePairs, Schedule
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
@@ -128,13 +128,11 @@ class Plan:
     @property
     def same_work_w(self) -> float:
         """Power of the same work on separate GPUs, W."""
-        watts = 0.0
-        for one, count in self.sets.items():
-            profiles = self.placing.pools[one.pool].profiles
-            for kind, speed in zip(one.kinds, one.speeds, strict=True):
-                profile = profiles[kind]
-                watts += count * speed * (profile.whole_gpu_power_w if profile else np.inf)
-        return watts
+        return sum(
+            count * speed * self.placing.alone_w(one.pool, kind)
+            for one, count in self.sets.items()
+            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+        )
 
     @property
     def same_work_cards(self) -> float:
@@ -161,7 +159,7 @@ def place(placing: Placing, *, time_limit_s: float = 10.0) -> Plan:
 def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     """A plan for jobs that run from now on, with a bound over the sets of the search."""
     started = time.monotonic()
-    answers = [set_answers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
+    answers = [SetAnswers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
     master = _master(placing, answers)
     bound, timed_out = _found(placing, answers, master, started, time_limit_s, _SEARCH_PART, 0.0)
     steps = _dived(answers, master, started, time_limit_s)
@@ -177,7 +175,7 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     def left_s() -> float:
         return time_limit_s - SEATING_S - (time.monotonic() - started)
 
-    cards = steps[-1] if placing.at_once else _finished(master, steps, left_s(), NEAR)
+    cards = steps[-1] if placing.at_once else _finished(master, steps, left_s())
     used = _settled(master, answers, cards, left_s)
     if master.spare and not _take_out_spare(answers, used):
         master = master.without_spare(used)
@@ -595,7 +593,7 @@ def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
         sets += [one for a in answers for one in a.pairs()]
     if not placing.at_once:
         _check_seated(placing, sets)
-    sets += [one for n in range(len(answers), len(placing.pools)) for one in joining(placing, n)]
+    sets += [one for n in range(len(answers), len(placing.pools)) for one in placing.joining(n)]
     master = _Master(placing, spare=not placing.at_once)
     master.wait(_dearest(sets))
     master.add(sets)
@@ -620,6 +618,10 @@ def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
 def _dived(
     answers: list[SetAnswers], master: _Master, started: float, time_limit_s: float
 ) -> list[Floats]:
+    """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
+
+    Sets are looked for meanwhile, by what rows are worth, of so many jobs of each kind.
+    """
 
     def look(duals: Floats, left: Floats) -> None:
         for of_pool in answers:
@@ -631,7 +633,14 @@ def _dived(
         return time_limit_s - (time.monotonic() - started)
 
     least = _least(master)
-    steps = _dived_from(master, look, left_s, NEAR)
+    (cost, _), best, steps = master.solve(), None, list[Floats]()
+    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
+        before_s = left_s()
+        tried = _dive(master, look, left_s, number)
+        if best is None or master.cost(tried[-1]) < master.cost(best):
+            best, steps = tried[-1], tried
+        if master.cost(best) <= (1 + NEAR) * cost or before_s - left_s() > left_s() - LAST_S:
+            break
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
     return steps
@@ -647,29 +656,7 @@ def _dearest(sets: Iterable[PlacedSet]) -> float:
     return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
 
 
-def _dived_from(
-    master: _Master, look: Callable[[Floats, Floats], None], left_s: Callable[[], float], gap: float
-) -> list[Floats]:
-    """Whole cards of each set, more and more of them are kept; the last for all jobs that can be.
-
-    Args:
-        master: Solved.
-        look: Adds sets to the master, by what rows are worth, of so many jobs of each kind.
-        left_s: How much time is left.
-        gap: From the best, at which whole cards are good enough.
-    """
-    (cost, _), best, steps = master.solve(), None, list[Floats]()
-    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
-        before_s = left_s()
-        tried = _dive(master, look, left_s, number)
-        if best is None or master.cost(tried[-1]) < master.cost(best):
-            best, steps = tried[-1], tried
-        if master.cost(best) <= (1 + gap) * cost or before_s - left_s() > left_s() - LAST_S:
-            break
-    return steps
-
-
-def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -> Floats:
+def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:
     """How many cards each set has: a program over the last of those that a dive has kept."""
     best = steps[-1]
     kept = (np.zeros(0), *steps)  # a few cards are chosen all at once
@@ -677,7 +664,7 @@ def _finished(master: _Master, steps: list[Floats], left_s: float, gap: float) -
     master.keep(next(some for some in kept if best.sum() - some.sum() <= 30))
     if left_s <= 0:
         return best
-    found = master.whole(left_s, gap, best)
+    found = master.whole(left_s, NEAR, best)
     return best if found is None else min((found, best), key=master.cost)
 
 
@@ -740,7 +727,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     master.add(sets)
     best, latest_s = None, math.inf
     if len(pairs.alone) == len(placing.kinds):
-        best = scheduled([pairs.alone[kind] for kind in placing.queue], placing)
+        best = Schedule.of([pairs.alone[kind] for kind in placing.queue], placing)
         latest_s = best.makespan_s * (1 + _SAME)
     apart = best
     for found in _matchings(master, pairs, latest_s, ends):
@@ -808,7 +795,7 @@ def _matching(
             return None
         if not master.settle(cards, pairs.decided):
             used = zip(master.sets, cards.astype(int).tolist(), strict=True)
-            return scheduled([one for one, count in used for _ in range(count)], master.placing)
+            return Schedule.of([one for one, count in used for _ in range(count)], master.placing)
     return None
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from advisor.errors import InputError, JobError, SourceError
 from advisor.progress import LATENCY_STEP, Progress
@@ -266,14 +267,6 @@ _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
-    """A name, and labels that samples of it must have."""
-
-    name: str
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """What a page says of a job.
 
@@ -313,8 +306,8 @@ class SeriesTotal:
         return self.total
 
 
-def parse_selector(text: str) -> Selector:
-    """A name with or without labels, such as `vllm:generation_tokens_total{engine="0"}`.
+def parse_selector(text: str) -> Sample:
+    """A name, and labels that samples must have: `vllm:generation_tokens_total{engine="0"}`.
 
     Raises:
         InputError: it is none.
@@ -328,10 +321,10 @@ def parse_selector(text: str) -> Selector:
             why=str(error)[:200],
             fix='write it as the page does: name, or name{label="value"}',
         ) from error
-    return Selector(sample.name, sample.labels)
+    return sample
 
 
-def read_page(page: bytes, counter: Selector, histogram: Selector | None) -> Reading:
+def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading:
     """What the page says.
 
     Raises:
@@ -401,8 +394,8 @@ def _without_parts(samples: Iterable[Any]) -> dict[str, float]:
     return {**alone, "ensembles": max(together, largest)}
 
 
-def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...]:
-    wanted = Selector(f"{histogram.name}_bucket", histogram.labels)
+def _buckets(page: bytes, histogram: Sample) -> tuple[tuple[float, float], ...]:
+    wanted = histogram._replace(name=f"{histogram.name}_bucket")
     kinds, sums = set[str](), dict[float, float]()
     scale = next((s for end, s in _SECONDS.items() if histogram.name.endswith(end)), 1.0)
     for kind, _, sample in _samples(page, wanted):
@@ -426,7 +419,7 @@ def _buckets(page: bytes, histogram: Selector) -> tuple[tuple[float, float], ...
     return found
 
 
-def _samples(page: bytes, wanted: Selector) -> Iterator[tuple[str, str, Any]]:
+def _samples(page: bytes, wanted: Sample) -> Iterator[tuple[str, str, Any]]:
     """Type, name and sample of all that are meant; only lines of the family are parsed."""
     stem = _SUFFIX.sub("", wanted.name).encode()
     lines = [ln for ln in page.split(b"\n") if ln.startswith((stem, b"# TYPE " + stem))]

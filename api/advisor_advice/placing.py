@@ -25,7 +25,7 @@ from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
 from advisor.placement.pairs import Schedule
-from advisor.placement.placing import Ask, Kind, PlacedSet, Pool, make_placing
+from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
 from advisor.placement.solver import APART, Plan
 from advisor.predict.power_limit import LEAST, STEP_W, under_limit
 from advisor.predict.profiles import Profile, hold_several
@@ -230,7 +230,7 @@ def _planned(
         if asked.is_queue
         for _ in range(job.count)
     ]
-    placing = make_placing(kinds, pools, policy.deciding, policy.prices, queue)
+    placing = Placing.of(kinds, pools, policy.deciding, policy.prices, queue)
     plan = solver.place(placing, time_limit_s=asked.time_limit_s)
     told = [text for _, texts in filled for text in texts]
     told += _warnings(known, plan)
@@ -257,7 +257,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
     pool = pool_of(known.known, found, len(asked.names), kinds, decision.request)
     aim = decision.request.policy.deciding
-    placing = make_placing(
+    placing = Placing.of(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
     plan = solver.place(placing, time_limit_s=_SEATING_S)

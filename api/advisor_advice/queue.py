@@ -47,7 +47,7 @@ from advisor.launch.run_queue import (
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import spawn_supervisor
 from advisor.placement import solver
-from advisor.placement.placing import Ask, Kind, Pool, make_placing
+from advisor.placement.placing import Ask, Kind, Placing, Pool
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
@@ -238,9 +238,7 @@ def _planned_to_the_end(
     pool, policy = pool_of(known, known.found, gpus, kinds, request), request.policy
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
     with suppress(InputError, NoSplitError):
-        placing = make_placing(
-            kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs]
-        )
+        placing = Placing.of(kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs])
         # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
         sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
         found = [
@@ -282,7 +280,7 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[_
     pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
     policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
-    placing = make_placing(kinds, pools, aim, policy.prices, at_once=True)
+    placing = Placing.of(kinds, pools, aim, policy.prices, at_once=True)
     plan, free = solver.place(placing, time_limit_s=math.inf), list(map(iter, alike.values()))
     found: list[_Move] = []
     for one in Counter(plan.sets).elements():

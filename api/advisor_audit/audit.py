@@ -33,9 +33,10 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, get_args
+from typing import IO, Literal, TypeAlias, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
@@ -65,16 +66,12 @@ from advisor_audit.packing import (
     Survey,
     Team,
     Walk,
-    Walked,
     Workload,
-    make_packer,
-    workload_of,
 )
 from advisor_audit.phases import (
     HELD_MIB,
     LeftOut,
     Segment,
-    SourceFacts,
     Watched,
     gpu_pages,
     segments,
@@ -82,9 +79,8 @@ from advisor_audit.phases import (
 from advisor_audit.sources import (
     POWER,
     USED,
-    Prometheus,
     Series,
-    SeriesFile,
+    Source,
     write_lines,
 )
 from advisor_models.one_window import OneWindowHead
@@ -93,9 +89,8 @@ from advisor_profiling.attached import (
     HostGpus,
     Keep,
     SeenAlone,
+    ToldProgress,
     family,
-    find_told,
-    read_count,
     words_of,
     workdir_of,
 )
@@ -125,17 +120,17 @@ class SavedInWorlds:
     cards: Floats
 
 
-def saved(walked: Walked, packers: _Packers, worlds: Iterable[_Packers]) -> SavedInWorlds:
+def saved(walk: Walk, worlds: Iterable[_Packers]) -> SavedInWorlds:
     """What was packed, and how packing in each world differs from that."""
-    slots = {key: h * 3600 / walked.slot_s for key, h in walked.hours.items()}
+    slots = {key: h * 3600 / walk.slot_s for key, h in walk.hours.items()}
     all_slots, sampled = (
-        _sum(sets, _outcomes(sets, packers, 0))[:2, :1]
-        for sets in (slots, _merged(slot.sets for slot in walked.sample))
+        _sum(sets, _outcomes(sets, walk.packers, 0))[:2, :1]
+        for sets in (slots, _merged(slot.sets for slot in walk.sample))
     )
-    found = [_in_world(walked, of_model, n) for n, of_model in enumerate(worlds)]
-    times = walked.slots / max(len(walked.sample), 1)
+    found = [_in_world(walk, of_model, n) for n, of_model in enumerate(worlds)]
+    times = walk.slots / max(len(walk.sample), 1)
     table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
-    hours = walked.slot_s / 3600
+    hours = walk.slot_s / 3600
     return SavedInWorlds(
         freed_h=table[:, 0] * hours,
         kwh=table[:, 1] * hours / 1000,
@@ -149,12 +144,12 @@ def _saved_w(sets: Collection[SetKey], worlds: Iterable[_Packers]) -> dict[SetKe
     return {key: interval(np.array([of_world[key][1] for of_world in does])) for key in sets}
 
 
-def _in_world(walked: Walked, packers: _Packers, world: int) -> tuple[Floats, Floats]:
+def _in_world(walk: Walk, packers: _Packers, world: int) -> tuple[Floats, Floats]:
     """Cards freed and watts saved over the sample, and cards of the fullest slot."""
-    sample = _merged(_packed_slot(slot, packers) for slot in walked.sample)
-    top = [_packed_slot(slot, packers) for slot in walked.top]
+    sample = _merged(_packed_slot(slot, packers) for slot in walk.sample)
+    top = [_packed_slot(slot, packers) for slot in walk.top]
     does = _outcomes(_merged([sample, *top]), packers, world)
-    fullest = zip(walked.top, top, strict=True)
+    fullest = zip(walk.top, top, strict=True)
     cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
     most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
     return _sum(sample, does)[:2], np.ceil(most - 1e-9)
@@ -462,7 +457,7 @@ class _Hours:
                 self.labels_s[one.label] += span_s
             if one.owner:
                 self.without_sm_s += span_s * (SM not in one.means)
-                self.named[one.label].add(hash(workload_of(one.owner)))
+                self.named[one.label].add(hash(Workload.of(one.owner)))
 
     def held_by(self) -> tuple[HeldBy, ...]:
         """What each label was taken for, the one with the most hours first."""
@@ -482,9 +477,7 @@ class _Hours:
 class _AuditTotals:
     """All that the answer is made of."""
 
-    survey: Survey
-    packers: Mapping[str, Packer]
-    walked: Walked
+    walk: Walk
     hours: _Hours
     prices: Prices
     saved: SavedInWorlds
@@ -497,7 +490,7 @@ class _AuditTotals:
         kwh = kwh_range and kwh_range.value
         return _Now(
             gpus=len(self.hours.gpus),
-            cards=self.walked.most_now,
+            cards=self.walk.most_now,
             gpu_hours=gpu_hours,
             paused_hours=seconds.get("paused", 0.0) / HOUR_S,
             free_hours=seconds.get("free", 0.0) / HOUR_S,
@@ -516,7 +509,7 @@ class _AuditTotals:
 
     def _with_dark(self, gpu_hours: float) -> Interval:
         """Today's kWh, with what hours without a reading of power may have taken."""
-        kwh, dark, survey = self._read_kwh, self.hours.dark_s, self.survey
+        kwh, dark, survey = self._read_kwh, self.hours.dark_s, self.walk.survey
         held_s = sum(span_s for (_, is_held), span_s in dark.items() if is_held)
         mean_w = kwh * 3.6e6 / max(gpu_hours * HOUR_S - held_s, 1.0)
         low = sum(s * survey.idle_power_w(model) for (model, is_held), s in dark.items() if is_held)
@@ -531,16 +524,16 @@ class _AuditTotals:
         return POWER in self.hours.channels
 
     def _set(self, key: SetKey) -> PackedSet:
-        return self.packers[key.model].set_of(key.members, key.level)
+        return self.walk.packers[key.model].set_of(key.members, key.level)
 
     def _basis(self, key: SetKey) -> _AuditBasis:
-        kinds = self.packers[key.model].kinds
+        kinds = self.walk.packers[key.model].kinds
         return _basis_of(key.model, known=all(kinds[n].known for n in key.members))
 
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
-        hours, saved, prices = self.walked.hours, self.saved, self.prices
-        unread_h = self.walked.apart.get("too little read", 0.0)
+        hours, saved, prices = self.walk.hours, self.saved, self.prices
+        unread_h = self.walk.apart.get("too little read", 0.0)
         # Hours that were not read stay as they are, or share a card with up to six others.
         drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
         drawn[0, 0] = 0.0
@@ -566,14 +559,14 @@ class _AuditTotals:
             kwh=kwh,
             kwh_idle=kwh_idle,
             cost=cost,
-            predicted_hours=self.walked.known_hours,
-            apart_hours=dict(self.walked.apart),
+            predicted_hours=self.walk.known_hours,
+            apart_hours=dict(self.walk.apart),
         )
 
     def _idle_kw(self, hours: Mapping[SetKey, float]) -> float:
         """Of a freed card, by the GPU models of the sets."""
         total = sum(hours.values())
-        watts = sum(h * self.survey.idle_power_w(key.model) for key, h in hours.items())
+        watts = sum(h * self.walk.survey.idle_power_w(key.model) for key, h in hours.items())
         return watts / total / 1000 if total else 0.0
 
     def sets(self, worlds: Iterable[_Packers]) -> tuple[list[SharingSet], list[SharingSet]]:
@@ -582,7 +575,7 @@ class _AuditTotals:
         per_card, per_kw = (by_hour, by_kwh) if self.prices.are_set else (1.0, 0.0)
         worth = defaultdict[tuple[Workload, ...], float](float)
         of_jobs = defaultdict[tuple[Workload, ...], list[Team]](list)
-        for team, hours in self.walked.teams.items():
+        for team, hours in self.walk.teams.items():
             one, jobs = self._set(team.key), tuple(sorted(team.jobs))
             freed = len(jobs) - 1 - one.lag_cards
             worth[jobs] += hours * (per_card * freed + per_kw * one.saved_w / 1000)
@@ -602,7 +595,7 @@ class _AuditTotals:
         self, teams: Sequence[Team], does: Sequence[Mapping[SetKey, Floats]]
     ) -> SharingSet:
         """One set, whatever its jobs were from hour to hour."""
-        hours, seen, prices = self.walked.teams, self.survey.seen, self.prices
+        hours, seen, prices = self.walk.teams, self.walk.survey.seen, self.prices
         most = max(teams, key=lambda team: (hours[team], team))
         one, jobs, model = self._set(most.key), most.jobs, most.key.model
         table = np.array(
@@ -619,7 +612,7 @@ class _AuditTotals:
             speeds=one.speeds,
             limits_percent=one.shares,
             memory_mib=tuple(seen[job].memory_mib for job in jobs),
-            card_mib=self.survey.memory_mib(model),
+            card_mib=self.walk.survey.memory_mib(model),
             power_w=one.power_w,
             freed_hours=interval(table[:, 0]),
             saved_kwh=interval(table[:, 1] / 1000),
@@ -633,9 +626,10 @@ class _AuditTotals:
 
     def jobs(self) -> tuple[SeenJob, ...]:
         """Those with the most hours."""
-        tails, several = self._tails(), set(map(workload_of, self.survey.several))
+        tails, several = self._tails(), set(map(Workload.of, self.walk.survey.several))
         order = sorted(
-            self.survey.seen.items(), key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0])
+            self.walk.survey.seen.items(),
+            key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0]),
         )
         return tuple(
             self._seen(job, seen, tails.get(job), job in several) for job, seen in order[:MOST_JOBS]
@@ -644,7 +638,7 @@ class _AuditTotals:
     def _seen(
         self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
     ) -> SeenJob:
-        known = (seen.model, job.known_as) in self.survey.known
+        known = (seen.model, job.known_as) in self.walk.survey.known
         read, active, _ = seen.activity
         return SeenJob(
             basis=_basis_of(seen.model, known=known),
@@ -661,17 +655,17 @@ class _AuditTotals:
             fills=active >= FILLS_PERCENT if read and SM in seen.busy else None,
             is_server=seen.is_server,
             several_gpus=several,
-            shared_hours=self.walked.shared.get(job, 0.0),
+            shared_hours=self.walk.shared.get(job, 0.0),
             tail=tail,
         )
 
     def _tails(self) -> dict[Workload, Interval]:
         """Of what looks like a server, how much longer its p99 could be at worst."""
         found: dict[Workload, Interval] = {}
-        for team in self.walked.teams:
+        for team in self.walk.teams:
             one = self._set(team.key)
             for job, longer in zip(team.jobs, one.longer, strict=True):
-                if self.survey.seen[job].is_server:
+                if self.walk.survey.seen[job].is_server:
                     tail = P99_ERRORS[one.of_class].times(longer)
                     if job not in found or tail.high > found[job].high:
                         found[job] = tail
@@ -679,8 +673,8 @@ class _AuditTotals:
 
     def first_pairs(self, worlds: Iterable[_Packers]) -> tuple[HostSet, ...]:
         """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
-        seen, together = self.survey.seen, defaultdict[Team, float](float)
-        for (jobs, key), hours in self.walked.teams.items():
+        seen, together = self.walk.survey.seen, defaultdict[Team, float](float)
+        for (jobs, key), hours in self.walk.teams.items():
             # Of larger sets, each two.
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
                 if not (seen[a].is_server or seen[b].is_server):
@@ -768,9 +762,9 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     yield from (
         f"{hours:,.0f} GPU hours {text}"
         for why, text in _LEFT_ALONE.items()
-        if (hours := totals.walked.apart.get(why))
+        if (hours := totals.walk.apart.get(why))
     )
-    if totals.survey.groups == {""}:
+    if totals.walk.survey.groups == {""}:
         yield (
             "no series says whose a job is, so all are taken to be of one owner; where "
             "--within names a label that tells owners apart, strangers do not share"
@@ -781,7 +775,7 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
             "prior from how busy they were, with wide ranges, and what sets do is by the law of "
             f"sets of {_LEARNED}"
         )
-    if unread := sorted(totals.hours.models - totals.survey.limits_w.keys()):
+    if unread := sorted(totals.hours.models - totals.walk.survey.limits_w.keys()):
         yield (
             f"no power limit of {', '.join(unread)} was read (DCGM_FI_DEV_ENFORCED_POWER_LIMIT): "
             f"{LEARNED_LIMIT_W:.0f} W are taken of {_LEARNED}, as where they were measured, "
@@ -792,20 +786,6 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
         "GPUs say to each other"
     )
     yield "of servers the load is seen, not what they could serve, nor how long answers take"
-
-
-def _to_prove(slot_s: float) -> tuple[str, ...]:
-    """What only a launch would show."""
-    return (
-        "nothing here has run together: speeds, watts and tails of sets are for a launch to prove "
-        "(advisor launch says which jobs do not do what was expected)",
-        "of many sets those are taken that look best, so expect less than the value, within the "
-        "range",
-        f"jobs are packed anew every {slot_s / 60:.0f} minutes as they overlapped; a job that runs "
-        "does not move, so a scheduler that places each once frees fewer cards",
-        "jobs that run longer beside others overlap with more of those that come later; the work "
-        "that lags behind is counted, on cards of its own, and not when it is done",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -843,10 +823,6 @@ class Audit:
         return dict(sorted(((why, h) for why, h in left.items() if h), key=lambda item: -item[1]))
 
 
-Source: TypeAlias = Prometheus | SeriesFile
-"""Where series come from, in groups of GPUs and pages of time."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
     """What was read, on disk.
@@ -867,79 +843,70 @@ class Pages:
         """All segments of a page, group by group."""
         for group in range(self.groups):
             with self.path(group, page).open("rb") as file:
-                yield from (
-                    _segment_of_row(json.loads(line)) for line in file if line.startswith(b"[")
-                )
+                yield from (_SEGMENT.validate_json(line) for line in file if line.startswith(b"["))
 
     def left_out(self) -> LeftOut:
         """Impossible readings, and one of them."""
         last = len(self.pages) - 1
         each = [
-            one["left_out"]
-            for n in range(self.groups)
-            for one in _last(self.path(n, last)).values()
+            one.left_out for n in range(self.groups) for one in _kept(self.path(n, last)).values()
         ]
         return sum(count for count, _ in each), max(each, default=(0, ""))[1]
 
+    @classmethod
+    def read(
+        cls,
+        source: Source,
+        within: str,
+        folder: Path,
+        on_page: Callable[[int, int], None],
+        keep: IO[bytes] | None = None,
+    ) -> "Pages":
+        """Read what is not on disk yet.
 
-def read_all(
-    source: Source,
-    within: str,
-    folder: Path,
-    on_page: Callable[[int, int], None],
-    keep: IO[bytes] | None = None,
-) -> Pages:
-    """Read what is not on disk yet.
+        Args:
+            source: What is read.
+            within: Label; jobs share only where its value is equal.
+            folder: Of the pages; what is there already is not read again.
+            on_page: Called with the pages that are done and all pages.
+            keep: A file that gets every series that is read.
 
-    Args:
-        source: What is read.
-        within: Label; jobs share only where its value is equal.
-        folder: Of the pages; what is there already is not read again.
-        on_page: Called with the pages that are done and all pages.
-        keep: A file that gets every series that is read.
-
-    Raises:
-        SourceError: the source is gone, or answers nonsense.
-        OSError: the folder cannot be written.
-    """
-    site = SourceFacts(
-        metrics=source.metrics,
-        within=within,
-        carriers=source.carriers,
-        families=source.families,
-        step_s=source.step_s,
-    )
-    count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
-    edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
-    found = Pages(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
-    total = found.groups * len(found.pages)
-    for group in range(found.groups):
-        kept = dict[str, Watched]()
-        for page, (begin_s, end_s) in enumerate(found.pages):
-            path = found.path(group, page)
-            if path.exists():
-                if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
-                    kept = {gpu: _watched(**one) for gpu, one in _last(path).items()}
-            else:
-                series = _keeping(source.read(group, begin_s, end_s), keep)
-                steps = max(1, round((end_s - begin_s) / source.step_s))
-                _write(path, _page(series, site, begin_s, steps, kept), kept)
-            on_page(group * len(found.pages) + page + 1, total)
-    return found
+        Raises:
+            SourceError: the source is gone, or answers nonsense.
+            OSError: the folder cannot be written.
+        """
+        count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
+        edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
+        found = cls(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
+        total = found.groups * len(found.pages)
+        for group in range(found.groups):
+            kept = dict[str, Watched]()
+            for page, (begin_s, end_s) in enumerate(found.pages):
+                path = found.path(group, page)
+                if path.exists():
+                    if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
+                        kept = _kept(path)
+                else:
+                    series = _keeping(source.read(group, begin_s, end_s), keep)
+                    steps = max(1, round((end_s - begin_s) / source.step_s))
+                    _write(path, _page(series, source, within, begin_s, steps, kept), kept)
+                on_page(group * len(found.pages) + page + 1, total)
+        return found
 
 
 def _page(
     series: Iterator[Series],
-    site: SourceFacts,
+    source: Source,
+    within: str,
     begin_s: float,
     steps: int,
     kept: dict[str, Watched],
 ) -> Iterator[Segment]:
-    for gpu, page in sorted(gpu_pages(series, site, begin_s, steps).items()):
+    for gpu, page in sorted(gpu_pages(series, source, within, begin_s, steps).items()):
         watched = kept.setdefault(gpu, Watched())
         (before, example), (more, newest) = watched.left_out, page.left_out
         watched.left_out = before + more, newest or example
-        yield from segments(page, watched, begin_s, site.step_s)
+        yield from segments(page, watched)
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
@@ -950,57 +917,24 @@ def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Serie
 
 
 def _write(path: Path, found: Iterator[Segment], kept: Mapping[str, Watched]) -> None:
-    lines = [json.dumps(_row(segment)) for segment in found]
+    lines = [
+        json.dumps(
+            one._replace(
+                means={name: float(f"{value:.6g}") for name, value in one.means.items()},
+                spread=round(one.spread, 4),
+            )
+        )
+        for one in found
+    ]
     lines.append(json.dumps({gpu: asdict(one) for gpu, one in kept.items()}))
     replace_file(path, "\n".join([*lines, ""]).encode(), durable=False)
 
 
-def _row(one: Segment) -> Sequence[Any]:
-    means = {name: float(f"{value:.6g}") for name, value in one.means.items()}
-    return [
-        *(one.gpu, one.model, one.host, one.owner, one.state, one.phase),
-        *(one.begin_s, one.end_s, one.seen_s, means, round(one.spread, 4), one.label),
-    ]
+_SEGMENT, _KEPT = TypeAdapter(Segment), TypeAdapter(dict[str, Watched])
 
 
-def _segment_of_row(row: Sequence[Any]) -> Segment:
-    gpu, model, host, owner, state, phase, begin_s, end_s, seen_s, means, spread, label = row
-    return Segment(
-        gpu=gpu,
-        model=model,
-        host=host,
-        owner=Owner(*owner) if owner else None,
-        state=state,
-        phase=phase,
-        begin_s=begin_s,
-        end_s=end_s,
-        seen_s=seen_s,
-        means=means,
-        spread=spread,
-        label=label,
-    )
-
-
-def _last(path: Path) -> Any:
-    return json.loads(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
-
-
-def _watched(
-    *,
-    owner: Sequence[str] | None,
-    blocks: Sequence[Any],
-    turns: Sequence[Any],
-    left_out: Sequence[Any],
-    **others: Any,
-) -> Watched:
-    number, mean, squares = blocks
-    return Watched(
-        owner=Owner(*owner) if owner else None,
-        blocks=(number, mean, squares),
-        turns=tuple((Owner(*one), seen_s) for one, seen_s in turns),
-        left_out=(left_out[0], left_out[1]),
-        **others,
-    )
+def _kept(path: Path) -> dict[str, Watched]:
+    return _KEPT.validate_json(path.read_bytes().rstrip(b"\n").rsplit(b"\n", 1)[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1047,7 +981,7 @@ def audit(
         InputError: limits or prices that cannot be meant, or nobody held a GPU.
     """
     label = "namespace" if wanted.within == ALL else wanted.within
-    pages = read_all(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
+    pages = Pages.read(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
     survey, hours = Survey(known=wanted.known), _Hours()
     for page in range(len(pages.pages)):
         segments = [*pages.segments(page)]
@@ -1067,7 +1001,7 @@ def audit(
     # Twelve slots are packed in each world.
     every = max(1, round(span_s / slot_s / 12))
     read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
-    walk = _walk_of(read, survey, wanted, Walked(slot_s, every))
+    walk = _walk_of(read, survey, wanted, slot_s, every)
     # Through all pages once more, slot by slot.
     for page, (begin_s, end_s) in enumerate(pages.pages):
         walk.page(pages.segments(page), begin_s, end_s)
@@ -1077,12 +1011,10 @@ def audit(
         worlds.append(world)
         on_progress("drawing ranges", len(worlds), _WORLDS)
     totals = _AuditTotals(
-        survey=survey,
-        packers=walk.packers,
-        walked=walk.walked,
+        walk=walk,
         hours=hours,
         prices=wanted.prices,
-        saved=saved(walk.walked, walk.packers, worlds),
+        saved=saved(walk, worlds),
     )
     points = [*survey.points(to_text(datetime.fromtimestamp(source.begin_s, UTC)))]
     return _answer(source, wanted, totals, pages, worlds, len(points)), points
@@ -1113,7 +1045,7 @@ def _answer(
             begin=begin,
             end=end,
             step_s=source.step_s,
-            slot_s=totals.walked.slot_s,
+            slot_s=totals.walk.slot_s,
             months=(source.end_s - source.begin_s) / HOUR_S / MONTH_H,
             within=wanted.within,
             objective=wanted.objective,
@@ -1128,15 +1060,27 @@ def _answer(
         sets=tuple(sets),
         changes=tuple(changes),
         jobs=jobs,
-        left_out=len(totals.survey.seen) - len(jobs),
+        left_out=len(totals.walk.survey.seen) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
-        to_prove=_to_prove(totals.walked.slot_s),
+        to_prove=(
+            "nothing here has run together: speeds, watts and tails of sets are for a launch to "
+            "prove (advisor launch says which jobs do not do what was expected)",
+            "of many sets those are taken that look best, so expect less than the value, within "
+            "the range",
+            f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
+            "overlapped; a job that runs does not move, so a scheduler that places each once "
+            "frees fewer cards",
+            "jobs that run longer beside others overlap with more of those that come later; the "
+            "work that lags behind is counted, on cards of its own, and not when it is done",
+        ),
     )
 
 
-def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Walked) -> Walk:
+def _walk_of(
+    read: Iterable[Segment], survey: Survey, wanted: Wanted, slot_s: float, every: int = 1
+) -> Walk:
     """What packs the segments that were surveyed, slot by slot.
 
     Raises:
@@ -1151,7 +1095,8 @@ def _walk_of(read: Iterable[Segment], survey: Survey, wanted: Wanted, walked: Wa
     kinds = {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    return Walk(survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, walked)
+    packers = _packers(kinds, profiles, survey, wanted)
+    return Walk(survey, packers, numbers, wanted.within, slot_s, every)
 
 
 def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
@@ -1182,7 +1127,7 @@ def _packer(
     limits = with_card_memory(wanted.limits, model)
     if limits.memory_mib is None:
         limits = replace(limits, memory_mib=survey.memory_mib(model))
-    return make_packer(
+    return Packer(
         kinds,
         profiles,
         survey.idle_power_w(model),
@@ -1193,9 +1138,6 @@ def _packer(
 
 
 WINDOW_S = 60.0
-HALF = WHOLE / 2
-
-Means = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1250,11 +1192,11 @@ class HostSeen:
 class _Card:
     """A GPU and its last minute with the same processes."""
 
-    looks: "deque[Means]"
+    looks: "deque[Mapping[str, float]]"
     pids: tuple[int, ...] = ()
     alone: SeenAlone | None = None
 
-    def add(self, pids: tuple[int, ...], read: Means) -> Means:
+    def add(self, pids: tuple[int, ...], read: Mapping[str, float]) -> Mapping[str, float]:
         """One more look; the means of the minute, of memory the most."""
         if pids != self.pids:
             self.pids = pids
@@ -1306,13 +1248,13 @@ class HostWatch:
         segments = [one for _, one in there]
         survey = Survey()
         survey.add_page(segments)
-        walk = _walk_of(segments, survey, self._wanted, Walked(WINDOW_S))
+        walk = _walk_of(segments, survey, self._wanted, WINDOW_S)
         walk.page(segments, 0.0, WINDOW_S)
-        hours = walk.walked.hours
+        hours = walk.hours
         saving = _saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
         together = [
             _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
-            for jobs, key in walk.walked.teams
+            for jobs, key in walk.teams
         ]
         return HostSeen(
             at=now(),
@@ -1343,10 +1285,10 @@ class HostWatch:
             # A job that has just begun may not have told anything yet.
             if alone is None or (alone.told is None and len(card.looks) < self._looks):
                 job = self._jobs[pid]
-                told = find_told(family(pid), job.command, ProgressSettings())
+                told = ToldProgress.find(family(pid), job.command, ProgressSettings())
                 if alone is None or told:
                     alone = card.alone = SeenAlone(pid, job, told, self._keep)
-            count = read_count(alone.told)[0] if alone.told else None
+            count = alone.told.count_now()[0] if alone.told else None
             free = [
                 look.means.get(POWER)
                 for look, one in there
@@ -1379,7 +1321,7 @@ class HostWatch:
             return None
         guess = survey.guesses([kind], self._wanted.head)
         rates = [(one.shares, one.values["rate"]) for n in range(_WORLDS) for one in guess(n)]
-        return interval(np.array([[np.interp(HALF, at, of) / of[-1]] for at, of in rates]))
+        return interval(np.array([[np.interp(WHOLE / 2, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:
         """Let the driver go."""
@@ -1388,7 +1330,9 @@ class HostWatch:
         self._host.close()
 
 
-def _segment_of_gpu(gpu: Gpu, means: Means, pids: tuple[int, ...], name: str) -> Segment:
+def _segment_of_gpu(
+    gpu: Gpu, means: Mapping[str, float], pids: tuple[int, ...], name: str
+) -> Segment:
     """The last minute of a GPU, as an audit sees it."""
     held = bool(pids) or means.get(USED, 0.0) > HELD_MIB
     name = name or f"of GPU {gpu.index}"

@@ -27,15 +27,7 @@ from advisor.core.objectives import Aim, Prices
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
-from advisor.placement.placing import (
-    LEVELS,
-    Kind,
-    Pool,
-    SetAnswers,
-    Sets,
-    make_placing,
-    set_answers,
-)
+from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.one_window import (
     DRAM,
     IDLE_W,
@@ -60,10 +52,6 @@ from advisor_audit.sources import (
 )
 from advisor_models.one_window import OneWindowHead
 
-# What looks like a server: its activity goes up and down by so much of its mean, from minute to
-# minute, for so long. Training that is steady does not.
-_SERVER_SPREAD, _SERVER_S = 0.3, 1800.0
-
 
 class Workload(NamedTuple):
     """All pods of one name, or one batch job."""
@@ -76,10 +64,10 @@ class Workload(NamedTuple):
         """Name of its profile, as given to `advisor profile --name`."""
         return self.name.removeprefix("job ")
 
-
-def workload_of(owner: Owner) -> Workload:
-    """The name without what is made up for each pod."""
-    return Workload(owner.group, workload_name(owner.name))
+    @classmethod
+    def of(cls, owner: Owner) -> "Workload":
+        """The name without what is made up for each pod."""
+        return cls(owner.group, workload_name(owner.name))
 
 
 @dataclass(slots=True)
@@ -112,8 +100,12 @@ class SeenWorkload:
 
     @property
     def is_server(self) -> bool:
-        """Whether it looks like one."""
-        return self.spread >= _SERVER_SPREAD and self.activity[0] >= _SERVER_S
+        """Whether it looks like one.
+
+        Its activity goes up and down by 30 % of its mean, from minute to minute, for half an hour.
+        Training that is steady does not.
+        """
+        return self.spread >= 0.3 and self.activity[0] >= 1800.0
 
     def add(self, one: Segment) -> None:
         """One more segment of it."""
@@ -141,11 +133,6 @@ def _activity_of(one: Segment) -> float | None:
 
 
 _SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
-_POWER_PARTS, _MEMORY_PARTS = 12, 16
-
-# The highest clock of a GPU model is the mean of a window of so long: one of few readings would
-# say that all others are held back.
-_SURE_S = 600.0
 
 
 class SeenKind(NamedTuple):
@@ -185,7 +172,6 @@ class Survey:
     _cells: dict[SeenKind, dict[str, list[float]]] = field(
         default_factory=dict[SeenKind, dict[str, list[float]]]
     )
-    _seconds: dict[SeenKind, float] = field(default_factory=lambda: defaultdict(float))
 
     def add_page(self, segments: Collection[Segment]) -> None:
         """One page of the whole cluster."""
@@ -193,7 +179,7 @@ class Survey:
         for one in segments:
             self._of_card(one)
             if one.owner and one.state in ("busy", "paused"):
-                self.seen[workload_of(one.owner)].add(one)
+                self.seen[Workload.of(one.owner)].add(one)
                 self.groups.add(one.owner.group)
 
     def _of_card(self, one: Segment) -> None:
@@ -202,7 +188,8 @@ class Survey:
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
-            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= _SURE_S else None),
+            # Of a window of few readings it would say that all others are held back.
+            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= 600.0 else None),
             (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
@@ -230,7 +217,7 @@ class Survey:
         memory_mib = self.memory_mib(one.model)
         if memory_mib is None or USED not in one.means:
             return None
-        workload = workload_of(one.owner)
+        workload = Workload.of(one.owner)
         if one.state == "busy" and (one.model, workload.known_as) in self.known:
             return SeenKind(one.model, workload.known_as, False, ())
         is_server = one.state == "busy" and self.seen[workload].is_server
@@ -244,8 +231,8 @@ class Survey:
         edge = int(np.searchsorted(_SM_EDGES, _activity_of(one) or 0.0))
         return (
             edge if SM in means else edge + len(_SM_EDGES) + 1,
-            int(max(0.0, power) * _POWER_PARTS),
-            math.ceil(_MEMORY_PARTS * means[USED] / memory_mib),
+            int(max(0.0, power) * 12),
+            math.ceil(16 * means[USED] / memory_mib),
             # Wide cells of what matters less.
             int(means.get(DRAM, means.get(MEMORY_BUSY, 0.0)) / 20.0),
         )
@@ -255,7 +242,7 @@ class Survey:
 
         A batch job's number names no job, and of one with a profile that is known.
         """
-        several = set(map(workload_of, self.several))
+        several = set(map(Workload.of, self.several))
         for workload, seen in self.seen.items():
             name, model = workload.known_as, seen.model
             means = {channel: total / s for channel, (total, s) in seen.busy.items() if s}
@@ -358,9 +345,6 @@ def _held_several(segments: Iterable[Segment]) -> set[Owner]:
     return found
 
 
-# Of what a set costs without the job: a fault of one can end all, so less is not worth it.
-_LEAST_GAIN = 0.03
-
 # Kinds of a set by their numbers, ascending.
 _Members: TypeAlias = tuple[int, ...]
 
@@ -399,42 +383,46 @@ class PackedSet:
         return self.alone_w - self.power_w - self.lag_w
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _Row:
-    """Of a set, what it is with each further kind: gains, and the level at which."""
-
-    gains: Floats
-    levels: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    costs: Floats
-
-
-@dataclass(slots=True, eq=False)
 class Packer:
     """Kinds on cards of one GPU model; keeps what was asked.
 
     Attributes:
         kinds: In the order of their numbers.
-        row: What each further kind would gain a set at a level, and at which level.
+        row: What each further kind would gain a set at a level, at which level, and at what cost.
         set_of: What a set of two or more does at a level, or what a job does alone.
+
+    Raises:
+        InputError: an aim without prices.
     """
 
-    kinds: Sequence[SeenKind]
-    answers: SetAnswers
-    alone: Floats = field(init=False)
-    row: Callable[[_Members, int], _Row] = field(init=False)
-    set_of: Callable[[_Members, int], PackedSet] = field(init=False)
-    _packed: dict[frozenset[tuple[int, int]], _Found] = field(
-        default_factory=dict[frozenset[tuple[int, int]], _Found]
-    )
-    _costs: dict[tuple[_Members, int], float] = field(
-        default_factory=dict[tuple[_Members, int], float]
-    )
-
-    def __post_init__(self) -> None:
-        placing, power_w = self.answers.placing, self.answers.many.alone.power_w
-        self.alone = placing.per_card + placing.per_w * power_w[: len(self.kinds), 0]
+    def __init__(
+        self,
+        kinds: Sequence[SeenKind],
+        profiles: Sequence[Profile],
+        idle_power_w: float,
+        aim: Aim,
+        limits: Request,
+        prices: Prices,
+    ) -> None:
+        pool = Pool(
+            gpu_model=kinds[0].model,
+            gpus=MOST_JOBS * len(kinds),
+            profiles=tuple(profiles),
+            limits=limits,
+            idle_power_w=idle_power_w,
+        )
+        named = [
+            Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
+            for kind, profile in zip(kinds, profiles, strict=True)
+        ]
+        answers = SetAnswers(Placing.of(named, [pool], aim, prices), 0)
+        self.kinds, self.answers = kinds, answers
+        placing, power_w = answers.placing, answers.many.alone.power_w
+        self.alone = placing.per_card + placing.per_w * power_w[: len(kinds), 0]
         self.row = functools.lru_cache(maxsize=_MOST_KEPT)(self._asked)
         self.set_of = functools.cache(self._described)
+        self._packed = dict[frozenset[tuple[int, int]], _Found]()
+        self._costs = dict[tuple[_Members, int], float]()
 
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
@@ -470,18 +458,17 @@ class Packer:
             free = [kind for kind, count in left.items() if count > used[kind]]
             if not free:
                 break
-            row = self.row(members, level)
-            gains = row.gains[free]
-            best = int(gains.argmax())
+            gains, levels, costs = self.row(members, level)
+            best = free[int(gains[free].argmax())]
             if not gains[best] > 0:
                 break
-            level = int(row.levels[free[best]])
-            members = tuple(sorted((*members, free[best])))
-            self._costs[members, level] = float(row.costs[free[best]])
+            level = int(levels[best])
+            members = tuple(sorted((*members, best)))
+            self._costs[members, level] = float(costs[best])
         return members, level
 
-    def _asked(self, members: _Members, level: int) -> _Row:
-        """What each further kind would gain a set, at each level, all at once."""
+    def _asked(self, members: _Members, level: int) -> tuple[Floats, Ints, Floats]:
+        """Gain, level and cost of a set with each further kind; all levels at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
         rows[:, : len(members)] = members
@@ -503,11 +490,8 @@ class Packer:
         cheapest = table[best, np.arange(kinds)]
         before = self.cost(members, level)
         gains = before + self.alone - cheapest
-        return _Row(
-            gains=np.where(gains > _LEAST_GAIN * before, gains, -np.inf),
-            levels=best,
-            costs=cheapest,
-        )
+        # A fault of one can end all, so less than 3 % is not worth it.
+        return np.where(gains > 0.03 * before, gains, -np.inf), best, cheapest
 
     def cost(self, members: _Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""
@@ -552,33 +536,6 @@ class Packer:
         )
 
 
-def make_packer(
-    kinds: Sequence[SeenKind],
-    profiles: Sequence[Profile],
-    idle_power_w: float,
-    aim: Aim,
-    limits: Request,
-    prices: Prices,
-) -> Packer:
-    """For kinds on one GPU model.
-
-    Raises:
-        InputError: an aim without prices.
-    """
-    pool = Pool(
-        gpu_model=kinds[0].model,
-        gpus=MOST_JOBS * len(kinds),
-        profiles=tuple(profiles),
-        limits=limits,
-        idle_power_w=idle_power_w,
-    )
-    named = [
-        Kind(name=profile.job, count=MOST_JOBS, is_server=kind.is_server)
-        for kind, profile in zip(kinds, profiles, strict=True)
-    ]
-    return Packer(kinds, set_answers(make_placing(named, [pool], aim, prices), 0))
-
-
 # Answers that are kept, of each sort; a row has a number for each kind.
 _MOST_KEPT = 20_000
 
@@ -616,14 +573,12 @@ class SlotCards:
     """One slot: cards with sharing, and what they are.
 
     Attributes:
-        apart: Cards of jobs alone, and of those that stay as they are.
         cards_now: A card for each job.
         groups: Jobs of each kind that may share, by GPU model.
     """
 
     cards: float
     begin_s: float
-    apart: int = field(compare=False)
     cards_now: int = field(compare=False)
     groups: Sequence[tuple[str, Mapping[int, int]]] = field(compare=False)
     sets: Mapping[SetKey, int] = field(compare=False)
@@ -635,11 +590,12 @@ HELD = ("busy", "paused", "shared", "mig")
 _APART = {"shared": "shared already", "mig": "in MIG or partitions"}
 
 
-@dataclass(slots=True)
-class Walked:
-    """What was counted.
+@dataclass(slots=True, eq=False)
+class Walk:
+    """Packs slot after slot, and counts.
 
     Attributes:
+        numbers: Of each kind, its place in the packer of its model.
         hours: Of each set of two and more.
         teams: The same by the names of their jobs.
         shared: Hours of each workload in sets.
@@ -647,6 +603,10 @@ class Walked:
         sample: One of `every` slots.
     """
 
+    survey: Survey
+    packers: Mapping[str, Packer]
+    numbers: Mapping[SeenKind, int]
+    within: str
     slot_s: float
     every: int = 1
     hours: dict[SetKey, float] = field(default_factory=lambda: defaultdict(float))
@@ -659,24 +619,9 @@ class Walked:
     top: list[SlotCards] = field(default_factory=list[SlotCards])
     sample: list[SlotCards] = field(default_factory=list[SlotCards])
 
-
-@dataclass(slots=True, eq=False)
-class Walk:
-    """Packs slot after slot.
-
-    Attributes:
-        numbers: Of each kind, its place in the packer of its model.
-    """
-
-    survey: Survey
-    packers: Mapping[str, Packer]
-    numbers: Mapping[SeenKind, int]
-    within: str
-    walked: Walked
-
     def page(self, segments: Iterable[Segment], begin_s: float, end_s: float) -> None:
         """One page of the whole cluster."""
-        slot_s = self.walked.slot_s
+        slot_s = self.slot_s
         count = max(1, round((end_s - begin_s) / slot_s))
         slots: list[list[Segment]] = [[] for _ in range(count)]
         for one in segments:
@@ -690,23 +635,22 @@ class Walk:
             self._slot(there, begin_s + place * slot_s)
 
     def _slot(self, there: Sequence[Segment], begin_s: float) -> None:
-        walked, hours = self.walked, self.walked.slot_s / 3600
+        hours, apart = self.slot_s / 3600, 0
         groups: dict[tuple[str, str], _Group] = defaultdict(lambda: defaultdict(list))
-        apart = 0
         for one in there:
             kind, why = self._kind(one)
             if kind is None or one.owner is None:
-                walked.apart[why] += hours
+                self.apart[why] += hours
                 apart += 1
                 continue
-            walked.known_hours += hours if kind.known else 0.0
+            self.known_hours += hours if kind.known else 0.0
             group = groups[one.model, self._group(one)]
-            group[self.numbers[kind]].append(workload_of(one.owner))
+            group[self.numbers[kind]].append(Workload.of(one.owner))
         sets, alone = Counter[SetKey](), 0
         for (model, _), group in sorted(groups.items()):
             alone += self._packed(model, group, sets)
         for key, count in sets.items():
-            walked.hours[key] += count * hours
+            self.hours[key] += count * hours
         # With cards for what the jobs of a set lag behind.
         used = sum(
             count * (1 + self.packers[key.model].set_of(key.members, key.level).lag_cards)
@@ -716,13 +660,13 @@ class Walk:
             (model, {n: len(names) for n, names in group.items()})
             for (model, _), group in sorted(groups.items())
         ]
-        slot = SlotCards(apart + alone + used, begin_s, apart + alone, len(there), counts, sets)
+        slot = SlotCards(apart + alone + used, begin_s, len(there), counts, sets)
         # In the slots with the most cards it is seen how many would have been enough.
-        (heapq.heappush if len(walked.top) < 8 else heapq.heappushpop)(walked.top, slot)
-        walked.most_now = max(walked.most_now, len(there))
-        if walked.slots % walked.every == walked.every // 2:
-            walked.sample.append(slot)
-        walked.slots += 1
+        (heapq.heappush if len(self.top) < 8 else heapq.heappushpop)(self.top, slot)
+        self.most_now = max(self.most_now, len(there))
+        if self.slots % self.every == self.every // 2:
+            self.sample.append(slot)
+        self.slots += 1
 
     def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
         if why := _APART.get(one.state):
@@ -737,12 +681,12 @@ class Walk:
         if self.within == ALL or self.survey.groups == {""}:
             return ""
         # Of whom nobody knows whose it is, it shares with none but its own kind.
-        return one.owner.group or f"\0{workload_of(one.owner).name}"
+        return one.owner.group or f"\0{Workload.of(one.owner).name}"
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:
         """Add the sets of a group; how many jobs stay alone."""
         found = self.packers[model].pack({n: len(names) for n, names in group.items()})
-        walked, hours, alone = self.walked, self.walked.slot_s / 3600, 0
+        hours, alone = self.slot_s / 3600, 0
         names = {n: sorted(of_kind, reverse=True) for n, of_kind in group.items()}
         for (members, level), count in found.items():
             if len(members) == 1:
@@ -752,10 +696,10 @@ class Walk:
             sets[key] += count
             for _ in range(count):
                 jobs = tuple(names[kind].pop() for kind in members)
-                walked.teams[Team(jobs, key)] += hours
+                self.teams[Team(jobs, key)] += hours
                 for job in jobs:
-                    walked.shared[job] += hours
-        if len(walked.teams) > 2 * _MOST_TEAMS:
-            for team, _ in heapq.nsmallest(_MOST_TEAMS, walked.teams.items(), key=lambda t: t[1]):
-                del walked.teams[team]
+                    self.shared[job] += hours
+        if len(self.teams) > 2 * _MOST_TEAMS:
+            for team, _ in heapq.nsmallest(_MOST_TEAMS, self.teams.items(), key=lambda t: t[1]):
+                del self.teams[team]
         return alone

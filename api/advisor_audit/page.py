@@ -15,8 +15,6 @@ from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
 from advisor_audit.audit import MONTH_H, Audit, HeldBy, HostSet, SeenJob, SharingSet
 
-_STYLE, _AGAINST = (Path(__file__).with_name(name) for name in ("page.css", "against.json"))
-
 # Rows of tables; JSON has more.
 _SETS, _JOBS = 30, 100
 
@@ -30,13 +28,13 @@ _WORDS = (
 
 def page(audit: Audit) -> str:
     """The whole page."""
-    body = "\n".join(_parts(audit))
+    body, style = "\n".join(_parts(audit)), Path(__file__).with_name("page.css").read_text()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         "style-src 'unsafe-inline'\">"
-        f"<title>What sharing GPUs would give</title><style>{_STYLE.read_text()}</style></head>"
+        f"<title>What sharing GPUs would give</title><style>{style}</style></head>"
         f"<body><main>\n{body}\n</main></body></html>\n"
     )
 
@@ -276,7 +274,7 @@ def _measured() -> str:
     """What ways of sharing gave where they were measured, written by docs/measurements."""
     tables = (
         _table(one["measured"], ("way", *one["heads"]), ([*map(_text, row)] for row in one["rows"]))
-        for one in json.loads(_AGAINST.read_text())
+        for one in json.loads(Path(__file__).with_name("against.json").read_text())
     )
     said = (
         "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from advisor.core.telemetry import COLUMN_UNITS, ENERGY_GPU, most_of, power_scope
 from advisor.predict.profiles import Floats
-from advisor_audit.owners import Family, Owner, owner_of
+from advisor_audit.owners import Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
@@ -34,6 +34,7 @@ from advisor_audit.sources import (
     TENSOR_ACTIVE,
     USED,
     Series,
+    Source,
     gpu_of,
 )
 from advisor_profiling.telemetry.dcgm import BLANK
@@ -41,22 +42,33 @@ from advisor_profiling.telemetry.dcgm import BLANK
 NOBODY, SEVERAL, _UNSEEN, _MIG = -1, -2, -3, -4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFacts:
-    """What a source says of all its series.
+_State: TypeAlias = Literal["busy", "paused", "free", "shared", "mig", "unseen"]
+
+
+class Segment(NamedTuple):
+    """A stretch of a page in which a GPU did one thing.
 
     Attributes:
-        metrics: Of each channel the metrics that are there, the best first, and their factors.
-        within: Label; jobs share only where its value is equal.
-        carriers: Workloads whose pods are of exporters or of workers, not of jobs.
-        families: Labels that may name a job.
+        owner: None: nobody, or several.
+        label: That names who held it, of several the first; empty: no label does.
+        phase: Number of the phase of the job, 0 for the first.
+        seen_s: How much of it has readings.
+        means: Of each channel that was read.
+        spread: Standard deviation of the activity within a minute or so over its mean.
     """
 
-    metrics: Mapping[str, Mapping[str, float]]
-    within: str
-    carriers: frozenset[str]
-    families: Sequence[Family]
-    step_s: float
+    gpu: str
+    model: str
+    host: str
+    owner: Owner | None
+    state: _State
+    phase: int
+    begin_s: float
+    end_s: float
+    seen_s: float
+    means: Mapping[str, float]
+    spread: float
+    label: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,17 +81,21 @@ class _GpuPage:
         mig: At which steps there are MIG instances; shape (steps,).
         held: Of each step the index of its owner, else `NOBODY` or `SEVERAL`; shape (steps,).
         values: Each channel; NaN where nothing was read; shape (steps,).
+        activity: The best that was read; NaN where nothing was.
         left_out: Readings that no card can show, and one of them.
     """
 
     gpu: str
     model: str
     host: str
+    begin_s: float
+    step_s: float
     mig: npt.NDArray[np.bool_]
     owners: list[Owner] = field(default_factory=list[Owner])
     labels: dict[Owner, str] = field(default_factory=dict[Owner, str])
     held: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     values: dict[str, Floats] = field(default_factory=dict[str, Floats])
+    activity: Floats = field(default_factory=lambda: np.zeros(0))
     left_out: "LeftOut" = (0, "")
 
     def first_of(self, channels: Sequence[str]) -> Floats:
@@ -87,18 +103,54 @@ class _GpuPage:
         found = next((self.values[name] for name in channels if name in self.values), None)
         return np.full(len(self.held), math.nan) if found is None else found
 
+    def at(self, step: int) -> float:
+        """When a step begins."""
+        return self.begin_s + step * self.step_s
+
+    def segment(
+        self, first: int, last: int, state: _State, owner: Owner | None = None, phase: int = 0
+    ) -> Segment:
+        """Some steps, as one."""
+        means: dict[str, float] = {}
+        seen = np.zeros(last - first, dtype=bool)
+        for channel, values in self.values.items():
+            part = values[first:last]
+            known = ~np.isnan(part)
+            seen |= known
+            if known.any():
+                # Memory of a job is what it needed at most.
+                means[channel] = float(part[known].max() if channel == USED else part[known].mean())
+        read = self.activity[first:last]
+        read = read[~np.isnan(read)]
+        middle = float(read.mean()) if len(read) else 0.0
+        labels = self.labels
+        return Segment(
+            gpu=self.gpu,
+            model=self.model,
+            host=self.host,
+            owner=owner,
+            state=state,
+            phase=phase,
+            begin_s=self.at(first),
+            end_s=self.at(last),
+            seen_s=float(seen.sum()) * self.step_s,
+            means=means,
+            spread=float(read.std()) / middle if middle > 0 else 0.0,
+            label=labels.get(owner, "") if owner else next(iter(labels.values()), ""),
+        )
+
 
 def gpu_pages(
-    series: Iterable[Series], site: SourceFacts, begin_s: float, steps: int
+    series: Iterable[Series], source: Source, within: str, begin_s: float, steps: int
 ) -> dict[str, _GpuPage]:
-    """Each GPU of a page.
+    """Each GPU of a page of a source; jobs share only where the label `within` has one value.
 
     Samples of one step count by their mean, totals by their newest; the order in which they come
     does not matter, nor do labels that are there a few steps longer than their pod.
     """
     by_metric = {
         name: (channel, scale)
-        for channel, names in site.metrics.items()
+        for channel, names in source.metrics.items()
         for name, scale in names.items()
     }
     rows: dict[str, _GpuPage] = {}
@@ -110,7 +162,7 @@ def gpu_pages(
         if gpu is None or one.metric not in by_metric:
             continue
         channel, scale = by_metric[one.metric]
-        place, values = _placed(one, site.step_s, begin_s, steps, scale)
+        place, values = _placed(one, source.step_s, begin_s, steps, scale)
         if one.labels.get(INSTANCE) and channel in (POWER, ENERGY):
             # One part shows what the sensors of the whole read; others show nothing, or 0.
             place, values = place[values > 0], values[values > 0]
@@ -131,16 +183,24 @@ def gpu_pages(
         )
         page = rows.setdefault(
             gpu,
-            _GpuPage(gpu, one.labels.get("modelName", ""), host, np.zeros(steps, dtype=bool)),
+            _GpuPage(
+                gpu,
+                one.labels.get("modelName", ""),
+                host,
+                begin_s,
+                source.step_s,
+                np.zeros(steps, dtype=bool),
+            ),
         )
         page.mig[place] |= values > 0 if channel == MIG_MODE else bool(one.labels.get(INSTANCE))
-        if named := owner_of(one.labels, site.within, site.carriers, site.families):
+        if named := owner_of(one.labels, within, source.carriers, source.families):
             owner, page.labels[owner] = named
             there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
-        page.values, page.left_out = _means(sums[gpu], site, page.model, left_out[gpu])
+        page.values, page.left_out = _means(sums[gpu], source, page.model, left_out[gpu])
         page.owners = [*there[gpu]]
         page.held = _held([*there[gpu].values()], steps)
+        page.activity = page.first_of(ACTIVITY)
     return rows
 
 
@@ -171,14 +231,14 @@ def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
 
 
 def _means(
-    sums: Mapping[str, Floats], site: SourceFacts, model: str, left_out: LeftOut
+    sums: Mapping[str, Floats], source: Source, model: str, left_out: LeftOut
 ) -> tuple[dict[str, Floats], LeftOut]:
     """Each channel of a GPU, at each step by the best metric that it has there.
 
     What the card, as its other readings show it, cannot read is left out.
     """
     found: dict[str, Floats] = {}
-    for channel, names in site.metrics.items():
+    for channel, names in source.metrics.items():
         for total, count in (sums[name] for name in names if name in sums):
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
             best = found.get(channel)
@@ -196,8 +256,8 @@ def _means(
     )
     is_own = ENERGY_GPU not in power_scope(model)[0]
     if ENERGY in found and POWER not in found and is_own:
-        left_out = _without_jumps(found[ENERGY], most["W"] * site.step_s, left_out)
-        found[POWER] = _power_w(found[ENERGY], site.step_s)
+        left_out = _without_jumps(found[ENERGY], most["W"] * source.step_s, left_out)
+        found[POWER] = _power_w(found[ENERGY], source.step_s)
     for told in (ENERGY, MIG_MODE):
         found.pop(told, None)
     for channel, values in found.items():
@@ -264,12 +324,6 @@ HELD_MIB = 200.0
 # Activity of a job that waits.
 _QUIET_PERCENT = 1.0
 
-# How far a block is from the mean of its phase where the load has changed: at least so many points
-# of activity, and so many standard deviations of the phase's own blocks.
-_CHANGED_PERCENT, _CHANGED_DEVIATIONS = 10.0, 3.0
-
-_State: TypeAlias = Literal["busy", "paused", "free", "shared", "mig", "unseen"]
-
 _STATES: Mapping[int, _State] = {
     NOBODY: "free",
     SEVERAL: "shared",
@@ -278,33 +332,6 @@ _STATES: Mapping[int, _State] = {
 }
 
 Codes: TypeAlias = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """A stretch of a page in which a GPU did one thing.
-
-    Attributes:
-        owner: None: nobody, or several.
-        label: That names who held it, of several the first; empty: no label does.
-        phase: Number of the phase of the job, 0 for the first.
-        seen_s: How much of it has readings.
-        means: Of each channel that was read.
-        spread: Standard deviation of the activity within a minute or so over its mean.
-    """
-
-    gpu: str
-    model: str
-    host: str
-    owner: Owner | None
-    state: _State
-    phase: int
-    begin_s: float
-    end_s: float
-    seen_s: float
-    means: Mapping[str, float]
-    spread: float
-    label: str = ""
 
 
 Blocks: TypeAlias = tuple[float, float, float]
@@ -347,100 +374,53 @@ class Watched:
     left_out: LeftOut = (0, "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Frame:
-    """A page of one GPU, and where its steps lie in time."""
-
-    page: _GpuPage
-    activity: Floats
-    begin_s: float
-    step_s: float
-
-    def at(self, step: int) -> float:
-        """When a step begins."""
-        return self.begin_s + step * self.step_s
-
-    def segment(
-        self, first: int, last: int, state: _State, owner: Owner | None = None, phase: int = 0
-    ) -> Segment:
-        """Some steps, as one."""
-        means: dict[str, float] = {}
-        seen = np.zeros(last - first, dtype=bool)
-        for channel, values in self.page.values.items():
-            part = values[first:last]
-            known = ~np.isnan(part)
-            seen |= known
-            if known.any():
-                # Memory of a job is what it needed at most.
-                means[channel] = float(part[known].max() if channel == USED else part[known].mean())
-        read = self.activity[first:last]
-        read = read[~np.isnan(read)]
-        middle = float(read.mean()) if len(read) else 0.0
-        labels = self.page.labels
-        return Segment(
-            gpu=self.page.gpu,
-            model=self.page.model,
-            host=self.page.host,
-            owner=owner,
-            state=state,
-            phase=phase,
-            begin_s=self.at(first),
-            end_s=self.at(last),
-            seen_s=float(seen.sum()) * self.step_s,
-            means=means,
-            spread=float(read.std()) / middle if middle > 0 else 0.0,
-            label=labels.get(owner, "") if owner else next(iter(labels.values()), ""),
-        )
-
-
-def segments(page: _GpuPage, watched: Watched, begin_s: float, step_s: float) -> Iterator[Segment]:
+def segments(page: _GpuPage, watched: Watched) -> Iterator[Segment]:
     """What a GPU did over a page, in order; `watched` is brought to its end."""
-    frame = _Frame(page, page.first_of(ACTIVITY), begin_s, step_s)
     owners = [*page.owners]
-    page.held = _by_turns(frame, watched)
-    held = _bridged(frame, _with_unnamed(frame, owners, watched), owners, watched)
+    page.held = _by_turns(page, watched)
+    held = _bridged(page, _with_unnamed(page, owners, watched), owners, watched)
     held[page.mig & (held >= SEVERAL) & (held != NOBODY)] = _MIG
     for first, last, code in _runs(held):
         if code >= 0:
-            yield from _of_owner(frame, owners[code], watched, first, last)
+            yield from _of_owner(page, owners[code], watched, first, last)
         else:
-            yield frame.segment(first, last, _STATES[code])
+            yield page.segment(first, last, _STATES[code])
 
 
-def _by_turns(frame: _Frame, watched: Watched) -> Codes:
+def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
     """Who held it, where an exporter names one of several pods, now this one and now that.
 
     A pod that comes back within minutes after another one was there has never left: around each
     return the GPU is shared, for as long as a return is waited for.
     """
-    held, patience = frame.page.held, math.ceil(_PATIENCE_S / frame.step_s)
+    held, patience = page.held, math.ceil(_PATIENCE_S / page.step_s)
     found = held.copy()
     for first, last, code in _runs(held):
         if code < 0:
             continue
-        owner, begin_s = frame.page.owners[code], frame.at(first)
+        owner, begin_s = page.owners[code], page.at(first)
         recent = [turn for turn in watched.turns if begin_s - turn[1] <= _PATIENCE_S]
         if any(owner == earlier for earlier, _ in recent[:-1]):
             watched.turned_s = begin_s
             before = found[max(0, first - patience) : first]
             before[before >= 0] = SEVERAL
-        shared_s = max(0.0, min(frame.at(last), watched.turned_s + _PATIENCE_S) - begin_s)
-        found[first : first + round(shared_s / frame.step_s)] = SEVERAL
-        watched.turns = (*(one for one in recent if one[0] != owner), (owner, frame.at(last)))
+        shared_s = max(0.0, min(page.at(last), watched.turned_s + _PATIENCE_S) - begin_s)
+        found[first : first + round(shared_s / page.step_s)] = SEVERAL
+        watched.turns = (*(one for one in recent if one[0] != owner), (owner, page.at(last)))
     return found
 
 
-def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes:
+def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Codes:
     """Who held it at each step; jobs that no label names are told by memory and activity."""
-    page, patience = frame.page, _PATIENCE_S / frame.step_s
+    patience = _PATIENCE_S / page.step_s
     seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
     used = page.first_of((USED,))
-    taken = (used > HELD_MIB) | (np.isnan(used) & (frame.activity > _QUIET_PERCENT))
+    taken = (used > HELD_MIB) | (np.isnan(used) & (page.activity > _QUIET_PERCENT))
     held = np.where(seen | (page.held != NOBODY), page.held, _UNSEEN)
     for first, last, is_unnamed in _runs(np.where((held == NOBODY) & taken, 1, 0)):
         if not is_unnamed:
             continue
-        before = _before(frame, held[:first], owners, watched)
+        before = _before(page, held[:first], owners, watched)
         short = last - first <= patience
         if before >= 0 and (short or owners[before].name.startswith(page.gpu)):
             held[first:last] = before  # the label is late, or nobody ever had one
@@ -451,12 +431,12 @@ def _with_unnamed(frame: _Frame, owners: list[Owner], watched: Watched) -> Codes
     return held
 
 
-def _before(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -> int:
+def _before(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> int:
     """Who held it until now, as one of this page; nobody where it was not seen for too long."""
-    begin_s, seen = frame.at(len(held)), np.flatnonzero(held != _UNSEEN)
+    begin_s, seen = page.at(len(held)), np.flatnonzero(held != _UNSEEN)
     if len(seen):
         last = int(seen[-1])
-        return int(held[last]) if begin_s - frame.at(last + 1) <= _PATIENCE_S else NOBODY
+        return int(held[last]) if begin_s - page.at(last + 1) <= _PATIENCE_S else NOBODY
     if watched.owner is None or begin_s - watched.seen_s > _PATIENCE_S:
         return NOBODY
     if watched.owner not in owners:
@@ -464,54 +444,54 @@ def _before(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -
     return owners.index(watched.owner)
 
 
-def _bridged(frame: _Frame, held: Codes, owners: list[Owner], watched: Watched) -> Codes:
+def _bridged(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> Codes:
     """The same with short gaps given to the job that is there on both sides."""
     found = held.copy()
     for first, last, code in _runs(held):
         if code not in (_UNSEEN, NOBODY) or last == len(held) or held[last] < 0:
             continue
         if first:
-            before, since_s = int(held[first - 1]), frame.at(last) - frame.at(first)
+            before, since_s = int(held[first - 1]), page.at(last) - page.at(first)
         else:
             before = next((n for n, one in enumerate(owners) if one == watched.owner), NOBODY)
-            since_s = frame.at(last) - watched.seen_s
+            since_s = page.at(last) - watched.seen_s
         if before == held[last] and since_s <= _PATIENCE_S:
             found[first:last] = before
     return found
 
 
 def _of_owner(
-    frame: _Frame, owner: Owner, watched: Watched, first: int, last: int
+    page: _GpuPage, owner: Owner, watched: Watched, first: int, last: int
 ) -> Iterator[Segment]:
     """A stretch of one job: busy and paused parts, and changes of load in the former."""
-    if owner != watched.owner or frame.at(first) - watched.seen_s > _PATIENCE_S:
+    if owner != watched.owner or page.at(first) - watched.seen_s > _PATIENCE_S:
         watched.owner, watched.quiet_s = owner, 0.0
         watched.phase, watched.blocks = 0, (0, 0.0, 0.0)
-    quiet = np.where(frame.activity[first:last] < _QUIET_PERCENT, 1, 0)
+    quiet = np.where(page.activity[first:last] < _QUIET_PERCENT, 1, 0)
     for a, b, is_quiet in _runs(quiet):
-        long_s = (b - a) * frame.step_s + (watched.quiet_s if a == 0 else 0.0)
+        long_s = (b - a) * page.step_s + (watched.quiet_s if a == 0 else 0.0)
         watched.quiet_s = long_s if is_quiet else 0.0
         quiet[a:b] = is_quiet and long_s > _PATIENCE_S
     for a, b, paused in _runs(quiet):
         if paused:
-            yield frame.segment(first + a, first + b, "paused", owner, watched.phase)
+            yield page.segment(first + a, first + b, "paused", owner, watched.phase)
             continue
         yield from (
-            frame.segment(x, y, "busy", owner, phase)
-            for x, y, phase in _loads(frame, first + a, first + b, watched)
+            page.segment(x, y, "busy", owner, phase)
+            for x, y, phase in _loads(page, first + a, first + b, watched)
         )
-    watched.seen_s = frame.at(last)
+    watched.seen_s = page.at(last)
 
 
 def _loads(
-    frame: _Frame, first: int, last: int, watched: Watched
+    page: _GpuPage, first: int, last: int, watched: Watched
 ) -> Iterator[tuple[int, int, int]]:
     """Parts of a busy stretch with one load each, and the number of the phase."""
     start, suspect = first, None
     # Means over five minutes are compared to find a change of load; two in a row are needed.
-    size = max(1, round(300.0 / frame.step_s))
+    size = max(1, round(300.0 / page.step_s))
     for a in range(first, last, size):
-        block = frame.activity[a : min(a + size, last)]
+        block = page.activity[a : min(a + size, last)]
         known = block[~np.isnan(block)]
         if not len(known):
             continue
@@ -537,5 +517,7 @@ def _side(mean: float, blocks: Blocks) -> int:
     number, middle, squares = blocks
     if number < 2:
         return 0
-    wide = max(_CHANGED_PERCENT, _CHANGED_DEVIATIONS * math.sqrt(squares / (number - 1)))
+    # The load has changed by ten points of activity at least, and by three standard deviations of
+    # the phase's own blocks.
+    wide = max(10.0, 3.0 * math.sqrt(squares / (number - 1)))
     return 0 if abs(mean - middle) <= wide else int(math.copysign(1, mean - middle))

@@ -860,6 +860,9 @@ class Prometheus:
         )
 
 
+Source: TypeAlias = Prometheus | SeriesFile
+"""Where series come from, in groups of GPUs and pages of time."""
+
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
 
 _KNOWN = {

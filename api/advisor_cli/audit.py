@@ -27,13 +27,14 @@ from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.profiles import own_profiles
-from advisor_audit.audit import Audit, SharingSet, Source, TellProgress, Wanted, audit as make_audit
+from advisor_audit.audit import Audit, SharingSet, TellProgress, Wanted, audit as make_audit
 from advisor_audit.owners import Family, families_of
 from advisor_audit.page import NO_PRICE, change_text, headline, page
 from advisor_audit.sources import (
     EVERY_S,
     Prometheus,
     SeriesFile,
+    Source,
     as_series,
     read_exporters,
     read_host,

@@ -92,7 +92,7 @@ def serve(
     from advisor_api.server import serve_app
     from advisor_kubernetes.cluster import connect
     from advisor_kubernetes.pairing import Policy
-    from advisor_kubernetes.serve import PATIENCE_S, Adviser, Choosing, create_app
+    from advisor_kubernetes.serve import PATIENCE_S, Choosing, adviser, create_app
 
     settings = read_settings()
     options = ServeOptions(
@@ -116,7 +116,7 @@ def serve(
         policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
         choosing = Choosing(connect(), client, namespace, policy)
         serve_app(
-            lambda real: create_app(real, choosing, Adviser(quick), host_path or ()),
+            lambda real: create_app(real, choosing, adviser(quick), host_path or ()),
             options,
             lambda real: say(f"advisor answers the cluster on {real.url}"),
             settings.environment,

@@ -12,7 +12,7 @@ from advisor_cli.console import LogFormat, ServiceAddress, ServiceCa
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
 from advisor_node.slurm.agent import run_agent
 from advisor_node.slurm.matching import run_match
-from advisor_node.slurm.site import read_settings_file
+from advisor_node.slurm.site import SiteSettings
 
 app = typer.Typer(
     help="Batch jobs that share a GPU: who meets whom, and the agent of each node.",
@@ -59,7 +59,7 @@ def match(
     Example: advisor slurm match
     """
     log_lines(logging.StreamHandler(), log_format)
-    site = read_settings_file(settings_file)
+    site = SiteSettings.read(settings_file)
     stop = ended_by_signals()
     settings = read_settings()
     with client_of(site.address, service_ca, settings) as client:

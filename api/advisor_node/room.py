@@ -71,26 +71,22 @@ class ProgressReading:
     reported: Reported
     fault: str = ""
 
+    @classmethod
+    def read(cls, path: Path) -> "ProgressReading | None":
+        """How far a job is; None where it has no such file, or something else in its place."""
+        return cls.parse(read_plain(path, LATENCIES_AT) or b"")
 
-def read_progress(path: Path) -> ProgressReading | None:
-    """How far a job is; None where it has no such file, or something else in its place."""
-    return parse_progress(read_plain(path, LATENCIES_AT) or b"")
-
-
-def parse_progress(data: bytes) -> ProgressReading | None:
-    """The beginning of a progress file; None of fewer bytes than a count has."""
-    if len(data) < 8:
-        return None
-    (steps,) = struct.unpack_from("<q", data)
-    return ProgressReading(steps, parse_reported(data), parse_fault(data))
+    @classmethod
+    def parse(cls, data: bytes) -> "ProgressReading | None":
+        """The beginning of a progress file; None of fewer bytes than a count has."""
+        if len(data) < 8:
+            return None
+        (steps,) = struct.unpack_from("<q", data)
+        return cls(steps, parse_reported(data), parse_fault(data))
 
 
 TenantOf = Callable[[int], str | None]
 """The uid of the pod or batch job of a process; None: of none."""
-
-# The SMs that the driver gives to a process under a share, of a user by number; raises a
-# `LimitNotProvenError`.
-_Probe = Callable[[Share, int | None], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,36 +131,6 @@ def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
         for uid, p in by_uid.items()
         if uid
     }
-
-
-def prove(
-    share: Share, wanted: Mapping[str, str], users: GpuUsers, probe: _Probe, known: TenantProof
-) -> TenantProof:
-    """Look at a job's limit once.
-
-    Args:
-        share: That it must have.
-        wanted: Variables of its limit, exactly as its processes must have them.
-        users: Its processes on the GPU now.
-        probe: Reads a share back on the daemon of that GPU.
-        known: What was found before: a share that was read back is not probed again.
-    """
-    if not users.all:
-        return known
-    units = known.units
-    try:
-        if users.outside:
-            raise LimitNotProvenError(
-                f"processes {sorted(users.outside)} compute on the whole GPU, without MPS",
-                why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they started",
-                fix="end them, and start them again",
-            )
-        check_environments(share, wanted, lambda: users.all)
-        if units is None:
-            units = probe(share, owner_of(min(users.clients)))
-    except AdvisorError as error:
-        return TenantProof(False, units, str(error))
-    return TenantProof(True, units)
 
 
 def granted_units(
@@ -299,41 +265,11 @@ class TenantMeter(Generic[T]):
         )
 
 
-class _GpuMeter:
-    """The energy of one GPU, and whose it is.
-
-    Attributes:
-        metered: Energy since the first reading; None before anything could be read.
-    """
-
-    def __init__(self, source: TelemetrySource | None, units_total: int) -> None:
-        self._energy = None if source is None else CardMeter(source)
-        self._units_total = units_total
-        self.metered: Metered | None = None
-
-    def read(self) -> CardReading:
-        return self._energy.read() if self._energy else CardReading()
-
-    def look(self, drawn: CardReading, now: Moment, meters: Sequence[TenantMeter[T]]) -> None:
-        """Divide the energy since the last reading among those that use the GPU."""
-        before = self.metered
-        self.metered = self._energy and self._energy.add(drawn, now)
-        if before is None or self.metered is None or self.metered.seconds == before.seconds:
-            return
-        grown, loads = self.metered.since(before), [one.load(self._units_total) for one in meters]
-        parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
-        for meter, part in zip(meters, parts, strict=True):
-            meter.energy_j = (meter.energy_j or 0.0) + part.value
-
-
 def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     """Of the GPU that these use, as their profiles know it; the least, since none is below it."""
     known = [meter.reference.idle_power_w for meter in meters]
     return min((power_w for power_w in known if power_w is not None), default=None)
 
-
-# Asks the service for the points of a job on a GPU model; raises a `ClientError`.
-_Profiles = Callable[[str, str], ProfilePoints]
 
 ASK_AGAIN_S = 60.0
 """A profile that was not to be had, or was, is asked for again after this time: it may change."""
@@ -365,11 +301,35 @@ class Reference:
                 return slow + (fast - slow) * (percent - low) / (high - low)
         return None
 
+    @classmethod
+    def of(cls, points: Iterable[SoloPoint]) -> "Reference":
+        """The reference in the points of one job on one GPU model."""
+        read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
+        counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
+        # What was seen on any host goes behind a profile, as elsewhere.
+        good = [point for point in counted if SEEN not in point.flags] or counted
+        if not (whole := [point for point in good if point.share_percent == WHOLE]):
+            return cls()
+        return cls(
+            rate=_median(point.rate for point in whole),
+            rate_unit=whole[0].rate_unit,
+            power_w=_median(point.power_w for point in whole),
+            idle_power_w=_median(point.idle_power_w for point in whole),
+            offered_rate=_median(point.offered_rate for point in whole),
+            rates=tuple(
+                (share, median(point.rate for point in good if point.share_percent == share))
+                for share in sorted({point.share_percent for point in good})
+            ),
+        )
+
 
 class ReferenceCache:
-    """Asked of the service once a minute at most for each job; what was known stays known."""
+    """Asked of the service once a minute at most for each job; what was known stays known.
 
-    def __init__(self, profiles: _Profiles) -> None:
+    `profiles` asks it for the points of a job on a GPU model, and raises a `ClientError`.
+    """
+
+    def __init__(self, profiles: Callable[[str, str], ProfilePoints]) -> None:
         self._profiles = profiles
         self._known: dict[tuple[str, str], tuple[float, Reference]] = {}
 
@@ -380,30 +340,9 @@ class ReferenceCache:
         if asked_s is None or now_s - asked_s > ASK_AGAIN_S:
             # Metrics without relative speeds are better than an agent that stops.
             with suppress(ClientError):
-                known = reference_of(self._profiles(job, gpu_model).points)
+                known = Reference.of(self._profiles(job, gpu_model).points)
             self._known[job, gpu_model] = now_s, known
         return known
-
-
-def reference_of(points: Iterable[SoloPoint]) -> Reference:
-    """The reference in the points of one job on one GPU model."""
-    read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
-    counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
-    # What was seen on any host goes behind a profile, as elsewhere.
-    good = [point for point in counted if SEEN not in point.flags] or counted
-    if not (whole := [point for point in good if point.share_percent == WHOLE]):
-        return Reference()
-    return Reference(
-        rate=_median(point.rate for point in whole),
-        rate_unit=whole[0].rate_unit,
-        power_w=_median(point.power_w for point in whole),
-        idle_power_w=_median(point.idle_power_w for point in whole),
-        offered_rate=_median(point.offered_rate for point in whole),
-        rates=tuple(
-            (share, median(point.rate for point in good if point.share_percent == share))
-            for share in sorted({point.share_percent for point in good})
-        ),
-    )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -412,11 +351,6 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 LOG = logging.getLogger("advisor.node")
-
-_UNSEEN = (
-    "it makes progress, and none of its processes is seen on its GPU: it computes elsewhere, or "
-    "the agent does not share the process namespace of the node (hostPID)"
-)
 
 
 class _Daemon(Protocol):
@@ -436,7 +370,11 @@ class _Daemon(Protocol):
         ...
 
     def prove(self, share: Share, user: int | None) -> int | None:
-        """The SMs that it gives to a process of a user under a share; see `_Probe`."""
+        """The SMs that it gives to a process of a user under a share.
+
+        Raises:
+            LimitNotProvenError: it gives others, or does not say.
+        """
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
@@ -468,7 +406,11 @@ class Tenancy(Generic[T]):
 
 
 class Room(Generic[T]):
-    """One GPU; without a source nothing is said of its energy. The clock counts seconds."""
+    """One GPU; without a source nothing is said of its energy. The clock counts seconds.
+
+    Attributes:
+        metered: Energy since the first reading; None before anything could be read.
+    """
 
     def __init__(
         self,
@@ -479,7 +421,8 @@ class Room(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._clock = source, clock
-        self.energy = _GpuMeter(source, daemon.gpu.units_total or 0)
+        self._card = None if source is None else CardMeter(source)
+        self.metered: Metered | None = None
         self._daemon, self._tenancy, self._references = daemon, tenancy, references
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
@@ -512,10 +455,12 @@ class Room(Generic[T]):
         (progress, drawn), now = timed(
             lambda: (
                 {
-                    meter.tenant.uid: read_progress(self._tenancy.progress_file(meter.tenant))
+                    meter.tenant.uid: ProgressReading.read(
+                        self._tenancy.progress_file(meter.tenant)
+                    )
                     for meter in self.living
                 },
-                self.energy.read(),
+                self._card.read() if self._card else CardReading(),
             ),
             self._clock,
         )
@@ -524,11 +469,11 @@ class Room(Generic[T]):
         self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)
-        self.energy.look(drawn, now, [meter for meter in self.meters if meter.working])
+        self._divide(drawn, now)
         with suppress(AdvisorError):
             self._look_at_only(now.at_s, sight)
         self._seen, seen = [], self._seen
-        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.energy.metered))
+        ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.metered))
         # Those that the node has no more, once nothing of them is still to be reported.
         for uid in self._meters.keys() - present - self._overlaps.uids:
             meter = self._meters.pop(uid)
@@ -617,10 +562,46 @@ class Room(Generic[T]):
             return None
 
     def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
+        """Look at a job's limit once; `own` are its processes on the GPU now."""
         if meter.unseen:
-            return TenantProof(False, meter.proof.units, _UNSEEN)
+            return TenantProof(
+                proven=False,
+                units=meter.proof.units,
+                why="it makes progress, and none of its processes is seen on its GPU: it computes "
+                "elsewhere, or the agent does not share the process namespace of the node "
+                "(hostPID)",
+            )
         wanted = self._tenancy.wanted(meter.tenant)
-        return prove(meter.tenant.share, wanted, own, self._daemon.prove, meter.proof)
+        if not own.all:
+            return meter.proof
+        share, units = meter.tenant.share, meter.proof.units
+        try:
+            if own.outside:
+                raise LimitNotProvenError(
+                    f"processes {sorted(own.outside)} compute on the whole GPU, without MPS",
+                    why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they "
+                    "started",
+                    fix="end them, and start them again",
+                )
+            check_environments(share, wanted, lambda: own.all)
+            # A share that was read back is not probed again.
+            if units is None:
+                units = self._daemon.prove(share, owner_of(min(own.clients)))
+        except AdvisorError as error:
+            return TenantProof(False, units, str(error))
+        return TenantProof(True, units)
+
+    def _divide(self, drawn: CardReading, now: Moment) -> None:
+        """Divide the energy since the last reading among those that use the GPU."""
+        before, meters = self.metered, [meter for meter in self.meters if meter.working]
+        self.metered = self._card and self._card.add(drawn, now)
+        if before is None or self.metered is None or self.metered.seconds == before.seconds:
+            return
+        units_total = self._daemon.gpu.units_total or 0
+        grown, loads = self.metered.since(before), [one.load(units_total) for one in meters]
+        parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
+        for meter, part in zip(meters, parts, strict=True):
+            meter.energy_j = (meter.energy_j or 0.0) + part.value
 
     def _look_for_strangers(self, sight: Sight, present: frozenset[str]) -> None:
         tenant_of = self._tenancy.tenant_of

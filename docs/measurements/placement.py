@@ -31,7 +31,7 @@ from advisor.decide.limits import Request, is_served
 from advisor.launch.run_queue import LaunchedJob, QueueFile, QueueRecord, SeenLaunch
 from advisor.launch.spec import JobStatus, LaunchPart, LaunchSet, LaunchStatus
 from advisor.placement import solver
-from advisor.placement.placing import Kind, Placing, Pool, make_placing
+from advisor.placement.placing import Kind, Placing, Pool
 from advisor.placement.solver import APART
 from advisor.predict.sets import fills
 from advisor.settings import read_settings
@@ -247,7 +247,7 @@ def drawn(jobs: int, kinds: int, gpus: int, aim: str) -> Placing:
         Kind(name=profiles[n].job, count=int(counts[n]), is_server=is_served(profiles[n]))
         for n in there
     ]
-    return make_placing(kept, [pool], aim)
+    return Placing.of(kept, [pool], aim)
 
 
 if __name__ == "__main__":

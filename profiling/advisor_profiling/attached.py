@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from prometheus_client.samples import Sample
+
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
@@ -36,7 +38,7 @@ from advisor.runtime.processes import (
 from advisor.runtime.progress_search import search
 from advisor.runtime.running_job import PROGRESS_MARK
 from advisor.scrape.fetch import fetch, listening_urls
-from advisor.scrape.page import Selector, SeriesTotal, parse_selector, read_page, server_of
+from advisor.scrape.page import SeriesTotal, parse_selector, read_page, server_of
 from advisor_profiling.telemetry.nvml import (
     NvmlSource,
     busy_percent,
@@ -62,29 +64,36 @@ class ToldProgress:
     read: Callable[[], float | None]
     close: Callable[[], None] = lambda: None
 
+    @classmethod
+    def find(
+        cls, pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
+    ) -> "ToldProgress | None":
+        """Where the processes of a job tell its progress; None where nothing of it can be read.
 
-def find_told(
-    pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
-) -> ToldProgress | None:
-    """Where the processes of a job tell its progress; None where nothing of it can be read.
+        What somebody told us is `asked`: pattern of its output, URL of its page, counter on that
+        page. A page is read from a named URL, or from a port of a known server on which these
+        processes alone listen.
 
-    What somebody told us is `asked`: pattern of its output, URL of its page, counter on that page.
-    A page is read from a named URL, or from a port of a known server on which these processes
-    alone listen.
+        Raises:
+            InputError: `asked` names no pattern, URL or counter that can be used.
+        """
+        if asked.pattern is not None:
+            return _by_output(pids, asked.pattern)
+        if asked.url is not None or asked.counter is not None:
+            return _by_page(pids, command, asked)
+        return (
+            _by_file(pids)
+            or _by_page(pids, command, asked)
+            or _by_output(pids, None)
+            or _by_file(pids, begun=False)
+        )
 
-    Raises:
-        InputError: `asked` names no pattern, URL or counter that can be used.
-    """
-    if asked.pattern is not None:
-        return _by_output(pids, asked.pattern)
-    if asked.url is not None or asked.counter is not None:
-        return _by_page(pids, command, asked)
-    return (
-        _by_file(pids)
-        or _by_page(pids, command, asked)
-        or _by_output(pids, None)
-        or _by_file(pids, begun=False)
-    )
+    def count_now(self) -> tuple[float | None, str | None]:
+        """The count now, or why it cannot be read."""
+        try:
+            return self.read(), None
+        except AdvisorError as error:
+            return None, str(error)
 
 
 def output_of(pids: Sequence[int]) -> str:
@@ -151,9 +160,7 @@ def _by_page(
     return ToldProgress(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
 
 
-def _own_page(
-    pids: Sequence[int], path: str, named_url: str | None, counter: Selector
-) -> str | None:
+def _own_page(pids: Sequence[int], path: str, named_url: str | None, counter: Sample) -> str | None:
     """The page of a server on its own ports, the one of its command line first."""
     named = named_url and urlsplit(named_url).port
     pages = [base + path for base in listening_urls(pids)]
@@ -230,8 +237,7 @@ class _Output:
 
 
 USED, FREE, BUSY, POWER = "memory_used_mib", "memory_free_mib", "gpu_busy_percent", "power_w"
-_STATES = {POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
-_OF_POINTS = {POWER, BUSY, *COUNTERS.values()}
+_COLUMNS = {**COUNTERS, POWER_GPU: POWER, POWER_LIMIT: "power_limit_w", MEMORY_USED: USED}
 
 _CLOCK = Clock()
 # Between two looks at the count: a rate over ten seconds is right to a percent.
@@ -396,7 +402,8 @@ class SeenAlone:
             return
         # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
-        means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
+        kept = {POWER, BUSY, *COUNTERS.values()} & {*self._sums}
+        means = {name: self._sums[name] / self._reads[name] for name in kept}
         point = seen_point(
             self.job,
             look.gpu,
@@ -441,7 +448,7 @@ def watch(
             count, fault = None, None
             while clock.now_s() < next_s:
                 if alone.told is not None:
-                    count, fault = read_count(alone.told)
+                    count, fault = alone.told.count_now()
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
@@ -464,14 +471,6 @@ def watch(
                 gpus=tuple(_seen(gpu, own) for gpu in seen),
             )
             next_s = clock.now_s() + every_s
-
-
-def read_count(told: ToldProgress) -> tuple[float | None, str | None]:
-    """The count now, or why it cannot be read."""
-    try:
-        return told.read(), None
-    except AdvisorError as error:
-        return None, str(error)
 
 
 class HostGpus:
@@ -540,10 +539,8 @@ def read_means(source: TelemetrySource) -> dict[str, float | None]:
         SourceError: the GPU does not answer any more.
     """
     read = source.read([channel.name for channel in source.channels])
-    means = {_STATES.get(name) or COUNTERS.get(name, ""): of for name, of in read.items()}
-    means.pop("", None)
     source.start_window()
-    return means
+    return {_COLUMNS[name]: of for name, of in read.items() if name in _COLUMNS}
 
 
 def _gpus(pid: int) -> list[Gpu]:

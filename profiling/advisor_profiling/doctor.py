@@ -28,8 +28,6 @@ from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed import with_units
 from advisor_profiling.window import Clock, WindowInputs, WindowRules, measure
 
-FindingLevel = Literal["ok", "warning", "missing"]
-
 _NO_ENERGY = "to advise on energy, profile on a card that tells its power"
 _CHECK, _SENSOR = "advisor check", "advisor power sensor"
 
@@ -39,9 +37,15 @@ class Finding:
     """One line of the doctor's report; `fix` is empty where all is well."""
 
     check: str
-    verdict: FindingLevel
+    verdict: Literal["ok", "warning", "missing"]
     found: str
     fix: str = ""
+
+    @classmethod
+    def missing(cls, check: str, error: AdvisorError) -> "Finding":
+        """Something is missing; the error says how to mend that."""
+        found = error.what + (f" ({error.why})" if error.why else "")
+        return cls(check, "missing", found, error.fix)
 
 
 def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
@@ -49,28 +53,22 @@ def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
     return Finding(check, "ok", found) if good else Finding(check, "warning", found, fix)
 
 
-def missing(check: str, error: AdvisorError) -> Finding:
-    """Something is missing; the error says how to mend that."""
-    found = error.what + (f" ({error.why})" if error.why else "")
-    return Finding(check, "missing", found, error.fix)
-
-
 def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, and what is missing where looking failed."""
     try:
         yield from looked
     except AdvisorError as error:
-        yield missing(check, error)
+        yield Finding.missing(check, error)
 
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    host = [*_host(settings), *_examine_extras(lacking())]
+    host = [*_host(settings), *_examine_extras(_lacking())]
     mps = [*_found("mps", _mps_binary(settings))]
     try:
         found = gpus()
     except AdvisorError as error:
-        return [missing("gpu", error), *host, *mps]
+        return [Finding.missing("gpu", error), *host, *mps]
     if not found:
         host.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
     if any(gpu.vendor == "nvidia" for gpu in found):
@@ -250,7 +248,7 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
     yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
 
 
-def lacking() -> Mapping[str, tuple[str, ...]]:
+def _lacking() -> Mapping[str, tuple[str, ...]]:
     """Distributions that each extra lacks, by extra, as the installation's metadata lists them.
 
     Returns:

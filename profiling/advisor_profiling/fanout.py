@@ -37,12 +37,8 @@ Ended = Callable[[], Mapping[str, str]]
 """Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
-# Has no shard of an earlier command when it opens; stops all shards when an error closes it.
-_ShardEngine = AbstractContextManager[Submit]
-
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"
 _DATABASE = "ADVISOR_DATABASE_URL"
-_PR_SET_PDEATHSIG = 1
 # Variables in which Slurm and Ray name the GPU of a task, by index or UUID.
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
@@ -113,6 +109,60 @@ class Shard:
             said = json.loads((self.folder / _OUTPUT).read_bytes())
             replace_file(self.folder / _ANSWER, json.dumps([code, said]).encode())
 
+    def start(self, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        """Its process; see `run`."""
+        for folder in (self.folder, self.cwd):
+            if not folder.is_dir():
+                raise InputError(
+                    f"{platform.node()} has no folder {folder}",
+                    fix="run advisor in a folder that all nodes see, and set ADVISOR_HOME to one",
+                )
+        given = (environment.get(name, "").split(",")[0].strip() for name in _GPU_VARIABLES)
+        if not (gpu := next(filter(None, given), "")):
+            raise InputError(
+                f"the shard was given no GPU on {platform.node()}",
+                why=f"none of {', '.join(_GPU_VARIABLES)} names one",
+                fix="see that Slurm or Ray counts the GPUs of the node",
+            )
+
+        def prepare() -> None:
+            if self.cores:
+                os.sched_setaffinity(0, self.cores)
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+            # Slurm sends it to all processes of a job that has to leave; that of submitit ends the
+            # command.
+            signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+        with (self.folder / _LOG).open("ab", 0) as log, (self.folder / _OUTPUT).open("wb") as out:
+            log.write(f"  on {platform.node()}, GPU {gpu}\n".encode())
+            return subprocess.Popen(
+                [python(), "-m", "advisor_cli", *self.arguments, "--gpu", gpu, "--json"],
+                cwd=self.cwd,
+                env={**environment, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                # A terminal's Ctrl-C reaches the command alone, which then ends its shards.
+                process_group=0,
+                preexec_fn=prepare,
+            )
+
+    def run(self, environment: Mapping[str, str] | None = None) -> None:
+        """Run it on the GPU that the environment names, to its end, and write its answer.
+
+        Without an environment it is that of this process.
+
+        Raises:
+            InputError: the node does not see the shard's folders, or there is no GPU for it.
+        """
+        child = self.start(os.environ if environment is None else environment)
+        # Where the engine ends this process, the command ends first, in the safe order.
+        with undone_by(lambda: _end([child])):
+            # Ray's interrupt does not reach a process that waits in the kernel.
+            while (code := child.poll()) is None:
+                time.sleep(_POLL_S / 5)
+        self.keep_answer(code)
+
 
 def run_everywhere(
     wanted: FanOut, settings: Settings, store: Store, say: Callable[[str], None]
@@ -129,7 +179,9 @@ def run_everywhere(
     """
     with _folder(wanted, settings) as folder:
         shards = _shards(wanted, folder, settings)
-        engines: dict[OnWhat, Callable[[], _ShardEngine]] = {
+        # Each has no shard of an earlier command when it opens, and stops all shards when an error
+        # closes it.
+        engines: dict[OnWhat, Callable[[], AbstractContextManager[Submit]]] = {
             "here": lambda: on_this_host(wanted.gpus),
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),
@@ -182,61 +234,6 @@ def hand_out(
         time.sleep(_POLL_S)
 
 
-def run_shard(shard: Shard, environment: Mapping[str, str] | None = None) -> None:
-    """Run a shard on the GPU that the environment names, to its end, and write its answer.
-
-    Without an environment it is that of this process.
-
-    Raises:
-        InputError: the node does not see the shard's folders, or there is no GPU for it.
-    """
-    child = start_shard(shard, os.environ if environment is None else environment)
-    # Where the engine ends this process, the command ends first, in the safe order.
-    with undone_by(lambda: _end([child])):
-        # Ray's interrupt does not reach a process that waits in the kernel.
-        while (code := child.poll()) is None:
-            time.sleep(_POLL_S / 5)
-    shard.keep_answer(code)
-
-
-def start_shard(shard: Shard, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """The process of a shard; see `run_shard`."""
-    for folder in (shard.folder, shard.cwd):
-        if not folder.is_dir():
-            raise InputError(
-                f"{platform.node()} has no folder {folder}",
-                fix="run advisor in a folder that all nodes see, and set ADVISOR_HOME to one",
-            )
-    given = (environment.get(name, "").split(",")[0].strip() for name in _GPU_VARIABLES)
-    if not (gpu := next(filter(None, given), "")):
-        raise InputError(
-            f"the shard was given no GPU on {platform.node()}",
-            why=f"none of {', '.join(_GPU_VARIABLES)} names one",
-            fix="see that Slurm or Ray counts the GPUs of the node",
-        )
-
-    def prepare() -> None:
-        if shard.cores:
-            os.sched_setaffinity(0, shard.cores)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        # Slurm sends it to all processes of a job that has to leave; submitit's ends the command.
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-
-    with (shard.folder / _LOG).open("ab", 0) as log, (shard.folder / _OUTPUT).open("wb") as out:
-        log.write(f"  on {platform.node()}, GPU {gpu}\n".encode())
-        return subprocess.Popen(
-            [python(), "-m", "advisor_cli", *shard.arguments, "--gpu", gpu, "--json"],
-            cwd=shard.cwd,
-            env={**environment, **shard.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=log,
-            # A terminal's Ctrl-C reaches the command alone, which then ends its shards.
-            process_group=0,
-            preexec_fn=prepare,
-        )
-
-
 @contextmanager
 def on_this_host(gpus: Sequence[str]) -> Generator[Submit]:
     """Each shard on a GPU of this host, with its own part of the cores."""
@@ -244,7 +241,7 @@ def on_this_host(gpus: Sequence[str]) -> Generator[Submit]:
 
     def submit(shards: Sequence[Shard]) -> Ended:
         for shard, gpu in zip(shards, gpus, strict=True):
-            children[shard.name] = start_shard(shard, {**os.environ, _GPU_VARIABLES[0]: gpu})
+            children[shard.name] = shard.start({**os.environ, _GPU_VARIABLES[0]: gpu})
 
         def ended() -> Mapping[str, str]:
             over = {n: code for n, of in children.items() if (code := of.poll()) is not None}
@@ -305,7 +302,7 @@ def _array_job(submitit: Any, logs: Path, name: str, shards: Sequence[Shard]) ->
     tasks = [submitit.helpers.FunctionSequence() for _ in shards]
     for task, shard in zip(tasks, shards, strict=True):
         # As a sequence it has a checkpoint, so it is queued again at its time limit.
-        task.add(run_shard, shard)
+        task.add(shard.run)
     refusals = (RuntimeError, OSError, submitit.core.utils.FailedJobError)
     fix = "try `sbatch --wrap true` here; SBATCH_PARTITION and others are heeded"
     with InputError.instead_of(refusals, "Slurm did not take the shards", fix=fix):
@@ -387,7 +384,7 @@ def on_ray(secrets: Mapping[str, str]) -> Generator[Submit]:
     def run(shard: Shard) -> None:
         # Ray sets OMP_NUM_THREADS to the CPUs of the task, which would change a measured job.
         kept = {name: text for name, text in os.environ.items() if name != "OMP_NUM_THREADS"}
-        run_shard(shard, {**kept, **secrets})
+        shard.run({**kept, **secrets})
 
     def submit(shards: Sequence[Shard]) -> Ended:
         for shard in shards:

@@ -55,13 +55,13 @@ class PairResult:
     equal_saved: float | None = None
     uncapped_saved: float | None = None
 
-
-def summarise(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[PairResult]:
-    """Each pair's best split, against solo points at 100 %; without those that failed a check."""
-    alone = _alone_by_job(solo)
-    good = (point for point in points if not DOUBTFUL & set(point.flags))
-    pairs = grouped(good, lambda point: point.jobs)
-    return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+    @classmethod
+    def of(cls, points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> "list[PairResult]":
+        """Each pair's best split, against solo points at 100 %, by points that passed checks."""
+        alone = _alone_by_job(solo)
+        good = (point for point in points if not DOUBTFUL & set(point.flags))
+        pairs = grouped(good, lambda point: point.jobs)
+        return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
 
 
 def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -99,7 +99,7 @@ def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> _
     }
 
 
-def means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
+def _means(points: Sequence[PairPoint]) -> list[tuple[PairPoint, int]]:
     """One point for each split and card, the mean of its complete windows, and how many they are.
 
     So luck does not choose.
@@ -198,7 +198,7 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
 def _pair_result(
     pair: tuple[str, ...], points: Sequence[PairPoint], alone: _SoloByJob
 ) -> PairResult:
-    known = [c for c in (_candidate(p, alone) for p, _ in means(points)) if c is not None]
+    known = [c for c in (_candidate(p, alone) for p, _ in _means(points)) if c is not None]
     limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
         return PairResult(pair, len(points))
@@ -269,18 +269,23 @@ class SetResult:
     saved_off: float
     saved_idle: float | None
 
+    @property
+    def sharing(self) -> str:
+        """How the jobs share the GPU: `limits` where one of them has one."""
+        return "limits" if any(part.share_percent != WHOLE for part in self.parts) else self.mode
 
-def set_results(points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> list[SetResult]:
-    """Sets of jobs that were measured alone at 100 %, too; without points that failed a check."""
-    alone = _alone_by_job(solo, LEFT_OUT)
-    good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
-    found = [_set_result(point, windows, alone) for point, windows in means(good)]
-    return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
+    @classmethod
+    def of(cls, points: Sequence[PairPoint], solo: Sequence[SoloPoint]) -> "list[SetResult]":
+        """Sets of jobs that were measured alone at 100 %, too, by points that passed all checks."""
+        alone = _alone_by_job(solo, LEFT_OUT)
+        good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
+        found = [_set_result(point, windows, alone) for point, windows in _means(good)]
+        return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
 
 SET_COLUMNS: _Columns[SetResult] = (
     ("set, speed of each job", lambda result: _set_text(result)),
-    ("sharing", lambda result: sharing_text(result)),
+    ("sharing", lambda result: result.sharing),
     ("W", lambda result: f"{result.power_w:.0f}"),
     ("slowest", lambda result: f"{result.slowest:.2f}"),
     ("p99 ms", lambda result: _if_known(result.p99_ms, ".0f")),
@@ -295,11 +300,6 @@ def set_table(results: Sequence[SetResult]) -> Table:
     """The sets, one line each."""
     left = [name for name, _ in SET_COLUMNS[:2]]
     return _laid_out(SET_COLUMNS, results, left=left, wrap=left)
-
-
-def sharing_text(result: SetResult) -> str:
-    """How the jobs share the GPU: `limits` where one of them has one."""
-    return "limits" if any(part.share_percent != WHOLE for part in result.parts) else result.mode
 
 
 def _set_result(point: PairPoint, windows: int, alone: _SoloByJob) -> SetResult:

@@ -17,13 +17,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from advisor.core.gpu import MOST_GPUS, Gpu, Share, vendor_of
 from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
-from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint, grouped
+from advisor.core.records import (
+    HEAT,
+    REPLAY_SOURCE,
+    PairPoint,
+    Point,
+    PointPart,
+    SoloPoint,
+    grouped,
+)
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
@@ -276,8 +284,8 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
 
 
 def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
-    """The backend of `open_backend`, on a GPU without compute processes."""
-    backend = open_backend(gpu, mode, settings)
+    """The backend of `_open_backend`, on a GPU without compute processes."""
+    backend = _open_backend(gpu, mode, settings)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
         for one in gpu.each:
@@ -426,7 +434,7 @@ def open_source(
             return amd.AmdSource(gpu.uuid)
 
 
-def open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
+def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     """What enforces shares; None: MPS on NVIDIA, CU masks on AMD.
 
     Raises:
@@ -452,20 +460,6 @@ JobAtShare = tuple[str, float]
 """Name of a job and its share in percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Recording:
-    """A recorded window with its jobs in order of name and share."""
-
-    point: SoloPoint | PairPoint
-    parts: tuple[PointPart, ...]
-
-    @property
-    def reported(self) -> Reported:
-        """What a job alone said of its results; of a pair that is not kept."""
-        values = read_first(self.point.reported) if isinstance(self.point, SoloPoint) else None
-        return values or NOTHING
-
-
 class Recordings:
     """Windows of one way of sharing the GPU (`mode`, as of a testbed), without failed ones.
 
@@ -474,15 +468,15 @@ class Recordings:
     """
 
     def __init__(self, points: Sequence[SoloPoint], pairs: Sequence[PairPoint], mode: str) -> None:
-        self._windows: defaultdict[tuple[JobAtShare, ...], list[_Recording]] = defaultdict(list)
+        self._windows = defaultdict[tuple[JobAtShare, ...], list[Point]](list)
         self._units: dict[JobAtShare, int | None] = {}
         self.jobs: dict[str, Job] = {}
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
             job_at_share = point.job, point.share_percent
             found = self._windows[(job_at_share,)]
-            if not found or found[0].point.mode == point.mode:
-                found.append(_Recording(point, (part_alone(point),)))
+            if not found or found[0].mode == point.mode:
+                found.append(point)
             self._units.setdefault(job_at_share, point.units_granted)
             self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
@@ -497,13 +491,13 @@ class Recordings:
         for pair in itertools.chain.from_iterable(most_first):
             if all(part.rate is not None for part in pair.parts):
                 parts = tuple(sorted(pair.parts, key=_seat))
-                self._windows[tuple(map(_seat, parts))].append(_Recording(pair, parts))
+                self._windows[tuple(map(_seat, parts))].append(replace(pair, parts=parts))
                 for part in pair.parts:
                     self._units.setdefault(_seat(part), part.units)
         self._mps = mode == "mps"
 
-    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[_Recording]:
-        """Windows in which exactly these ran, the one to prefer first; empty if there is none."""
+    def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[Point]:
+        """Windows in which exactly these ran, parts in their order; the one to prefer first."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
     def granted(self, job: str, share: Share) -> Granted:
@@ -565,7 +559,7 @@ class _ReplaySource:
         self, gpu: Gpu, clock: Clock, idle_power_w: float | None, active_idle_power_w: float | None
     ) -> None:
         self.gpu = gpu
-        self.playing: SoloPoint | PairPoint | None = None
+        self.playing: Point | None = None
         self.power_factor = 1.0
         self.waiting = False
         self._clock = clock
@@ -824,10 +818,14 @@ class ReplayTestbed:
             for process in processes:
                 process.play(None)
             return
-        recording = found[0] if self._random is None else self._random.choice(found)
-        for part, process in zip(recording.parts, processes, strict=True):
-            process.play(part, self._noise(part.rate_stderr, part.rate), recording.reported)
-        self.source.playing = point = recording.point
+        point = found[0] if self._random is None else self._random.choice(found)
+        is_alone = isinstance(point, SoloPoint)
+        parts = (part_alone(point),) if is_alone else point.parts
+        # What the jobs of a pair said of their results is not kept.
+        reported = (read_first(point.reported) if is_alone else None) or NOTHING
+        for part, process in zip(parts, processes, strict=True):
+            process.play(part, self._noise(part.rate_stderr, part.rate), reported)
+        self.source.playing = point
         self.source.power_factor = self._noise(point.power_stderr_w, point.power_w)
 
     def _noise(self, stderr: float | None, mean: float | None) -> float:

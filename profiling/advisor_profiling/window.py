@@ -290,39 +290,40 @@ class CounterTick:
     at_s: float
     energy_j: float
 
+    @classmethod
+    def next(
+        cls,
+        source: TelemetrySource,
+        now_s: Callable[[], float],
+        within_s: float,
+        meanwhile: Callable[[], object],
+    ) -> "CounterTick | None":
+        """The next change that is seen at once; None where none is within that time.
 
-def next_tick(
-    source: TelemetrySource,
-    now_s: Callable[[], float],
-    within_s: float,
-    meanwhile: Callable[[], object],
-) -> CounterTick | None:
-    """The next change that is seen at once; None where none is within that time.
+        One that nobody saw for long, as on a busy host that stops this process, has no moment.
 
-    One that nobody saw for long, as on a busy host that stops this process, has no moment.
-
-    Args:
-        source: Of the counter.
-        now_s: A clock, s.
-        within_s: How long it is waited for.
-        meanwhile: Called between two looks, and lets some time pass.
-    """
-    # Within so long of the look before: at both ends 2.5 % of 2 s at most.
-    most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
-    since_s = now_s()
-    end_s, stood_j = since_s + within_s, energy_j(source)
-    while stood_j is not None and now_s() < end_s:
-        meanwhile()
-        looked_s = now_s()
-        if (stands_j := energy_j(source)) is None:
-            continue
-        if stands_j != stood_j and (seen_s := now_s()) - since_s <= most_s:
-            return CounterTick((since_s + seen_s) / 2, stands_j)
-        stood_j, since_s = stands_j, looked_s
-    return None
+        Args:
+            source: Of the counter.
+            now_s: A clock, s.
+            within_s: How long it is waited for.
+            meanwhile: Called between two looks, and lets some time pass.
+        """
+        # Within so long of the look before: at both ends 2.5 % of 2 s at most.
+        most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
+        since_s = now_s()
+        end_s, stood_j = since_s + within_s, _energy_j(source)
+        while stood_j is not None and now_s() < end_s:
+            meanwhile()
+            looked_s = now_s()
+            if (stands_j := _energy_j(source)) is None:
+                continue
+            if stands_j != stood_j and (seen_s := now_s()) - since_s <= most_s:
+                return cls((since_s + seen_s) / 2, stands_j)
+            stood_j, since_s = stands_j, looked_s
+        return None
 
 
-def energy_j(source: TelemetrySource) -> float | None:
+def _energy_j(source: TelemetrySource) -> float | None:
     """What its counter stands at."""
     return source.read((ENERGY_GPU,))[ENERGY_GPU]
 
@@ -359,7 +360,6 @@ def memory_power_w(
     return statistics.fmean(known)
 
 
-_STATE = (CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD)
 _STATE_INTERVAL_S = 0.25
 
 
@@ -448,19 +448,15 @@ class _Steps:
             self.seen = total
 
 
-@dataclass(slots=True)
 class _Log:
-    """Readings since the log was begun."""
+    """Readings since it was begun: (time_s, value) of power and of all else that is read."""
 
-    begun_s: float
-    steps: list["_Steps"]
-    power: list[tuple[float, float]] = field(default_factory=list)
-    memory_power: list[tuple[float, float | None]] = field(default_factory=list)
-    states: list[Readings] = field(default_factory=list)
-    reasons: list[tuple[str, ...] | None] = field(default_factory=list)
-    next_power_s: float = 0.0
-    next_state_s: float = 0.0
-    next_check_s: float = 0.0
+    def __init__(self, watch: "WindowInputs") -> None:
+        self.begun_s = watch.clock.now_s()
+        self.steps = [_Steps(count) for count in watch.counts]
+        self.power, self.states = list[tuple[float, float]](), list[tuple[float, Readings]]()
+        self.reasons = list[tuple[str, ...] | None]()
+        self.next_power_s = self.next_state_s = self.next_check_s = 0.0
 
 
 def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
@@ -469,12 +465,13 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     started_at = watch.clock.utc()
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
-    log, answered = _begin(watch), [read() for read in watch.latencies]
+    log, answered = _Log(watch), [read() for read in watch.latencies]
     while not _known(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
-    states, power = log.states, mean_estimate(log.power)
+    states, power = [read for _, read in log.states], mean_estimate(log.power)
+    memory_power = [(at_s, read[POWER_MEMORY]) for at_s, read in log.states]
     histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
     return MeasuredWindow(
         started_at=started_at,
@@ -488,7 +485,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         power=power,
         counter_power_w=_counter_power(before, after),
         memory_power_w=memory_power_w(
-            log.memory_power, watch.source.channels, log.begun_s, power and power.mean
+            memory_power, watch.source.channels, log.begun_s, power and power.mean
         ),
         power_spread_w=_mean([s[POWER_SPREAD] for s in states]),
         counters=counters,
@@ -505,15 +502,11 @@ def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> f
     """Mean power while nothing works, W: without any job, or with all of them at their gates."""
     watch = WindowInputs(counts=(), source=source, clock=clock)
     clock.sleep(rules.sensor_lag_s)
-    log = _begin(watch)
+    log = _Log(watch)
     while clock.now_s() - log.begun_s < rules.idle_s:
         _look(log, watch, rules)
     estimate = mean_estimate(log.power)
     return estimate.mean if estimate else None
-
-
-def _begin(watch: WindowInputs) -> _Log:
-    return _Log(watch.clock.now_s(), [_Steps(count) for count in watch.counts])
 
 
 def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
@@ -529,8 +522,8 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
             log.power.append((now_s, power_w))
     if now_s >= log.next_state_s:
         log.next_state_s = now_s + _STATE_INTERVAL_S
-        log.states.append(watch.source.read(_STATE))
-        log.memory_power.append((now_s, log.states[-1][POWER_MEMORY]))
+        names = CLOCK_SM, CLOCK_MEMORY, TEMPERATURE_GPU, POWER_LIMIT, POWER_MEMORY, POWER_SPREAD
+        log.states.append((now_s, watch.source.read(names)))
         log.reasons.append(watch.source.throttle_reasons())
         watch.check()
     watch.clock.sleep(rules.poll_s)
@@ -541,7 +534,7 @@ def _settle(watch: WindowInputs, rules: WindowRules) -> tuple[float, bool, bool]
 
     And until no server empties a queue. Returns how long that took, and whether each still was so.
     """
-    log, answers = _begin(watch), list[tuple[float, list[tuple[float, tuple[int, ...]]]]]()
+    log, answers = _Log(watch), list[tuple[float, list[tuple[float, tuple[int, ...]]]]]()
     next_s, view_s = 0.0, rules.settle_least_s - rules.sensor_lag_s
     settled, patience_s = False, 0.0
     while (age_s := watch.clock.now_s() - log.begun_s) < max(rules.settle_most_s, patience_s):
@@ -621,19 +614,14 @@ def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
     if age_s < max(rules.least_s, log.next_check_s):
         return False
     log.next_check_s = age_s + _STATE_INTERVAL_S
-    if log.power and not _exact(mean_estimate(log.power), rules):
+    if log.power and _noisy(mean_estimate(log.power), rules.target):
         return False
-    return all(_exact(rate_estimate(steps.events), rules) for steps in log.steps)
-
-
-def _exact(estimate: MeanEstimate | None, rules: WindowRules) -> bool:
-    relative = estimate.relative if estimate else None
-    return relative is not None and relative <= rules.target
+    return not any(_noisy(rate_estimate(steps.events), rules.target) for steps in log.steps)
 
 
 def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> CounterTick | None:
     within_s = max(0.5, 2.5 * watch.source.interval_s)
-    return next_tick(watch.source, watch.clock.now_s, within_s, meanwhile)
+    return CounterTick.next(watch.source, watch.clock.now_s, within_s, meanwhile)
 
 
 def _counter_power(before: CounterTick | None, after: CounterTick | None) -> float | None:
@@ -667,6 +655,17 @@ class ProcessSpec:
     def __str__(self) -> str:
         return f"{self.job.name} at {self.share} %"
 
+    def part(self, **measured: Any) -> PointPart:
+        """A job's part of a window, with what was measured of it."""
+        return PointPart(
+            job=self.job.name,
+            job_hash=self.job.job_hash,
+            share_percent=self.share.percent,
+            rate_unit=self.job.progress.unit,
+            offered_rate=self.job.offered_rate,
+            **measured,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -682,6 +681,18 @@ class Target:
 
     def __str__(self) -> str:
         return " with ".join(map(str, self.specs))
+
+    def failed(self, conditions: "RunConditions", moment: str, error: str) -> PairPoint:
+        """The mark that a pair leaves where it could not be measured."""
+        return PairPoint(
+            parts=tuple(map(ProcessSpec.part, self.specs)),
+            mode=pair_mode(conditions.mode, self),
+            **_origin(self, conditions),
+            window_s=0.0,
+            started_at=moment,
+            flags=("failed",),
+            error="".join(filter(str.isprintable, " ".join(error.split())))[:400],
+        )
 
 
 def solo(job: Job, share: Share, repeat: int = 0) -> Target:
@@ -758,17 +769,57 @@ class WindowResult:
     cpu_steal_percent: float | None
     held: Mapping[str, Any]
 
+    def flags(self, conditions: RunConditions) -> tuple[str, ...]:
+        """What was wrong with a window, in the words of `advisor.core.records.FLAGS`."""
+        window, target = self.window, conditions.rules.target
+        counters = window.counters
+        wrong = {
+            "noisy-rate": any(
+                _noisy(
+                    MeanEstimate(part.rate or 0.0, part.rate_stderr),
+                    # What arrives at random (Poisson) is no noise of a job. Half as much more is
+                    # allowed, since a standard error is only estimated.
+                    max(target, 1.5 / math.sqrt(part.offered_rate * window.window_s))
+                    if part.offered_rate
+                    else target,
+                )
+                for part in self.parts
+            ),
+            "noisy-power": window.power is not None and _noisy(window.power, target),
+            "not-settled": not window.settled,
+            BACKLOG: window.drains
+            or any(
+                is_catching_up(part.rate or 0.0, part.offered_rate, window.window_s)
+                for part in self.parts
+            ),
+            "throttled": bool(window.throttle_reasons),
+            HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
+            GPUS_DIFFER: window.power is not None
+            and (window.power_spread_w or 0.0) > GPUS_ALIKE * window.power.mean,
+            "counter-mismatch": window.counter_disagrees,
+            "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
+            "cpu-bound": _cpu_bound(counters, self.parts, conditions.gpu),
+            "cpu-steal": (self.cpu_steal_percent or 0) > 1,
+            RESULTS_ONLY_FLAG: conditions.rules.results_only,
+        }
+        found = (flag for flag, holds in wrong.items() if holds)
+        return (*found, *verdict_flags(cast("Verdict | None", part.results) for part in self.parts))
 
-def part_of(spec: ProcessSpec, **measured: Any) -> PointPart:
-    """A job's part of a window, with what was measured of it."""
-    return PointPart(
-        job=spec.job.name,
-        job_hash=spec.job.job_hash,
-        share_percent=spec.share.percent,
-        rate_unit=spec.job.progress.unit,
-        offered_rate=spec.job.offered_rate,
-        **measured,
-    )
+    def point(self, conditions: RunConditions) -> Point:
+        """The point of one window: of a job alone, or of several together."""
+        measured = _measured(self, conditions)
+        if len(self.target.jobs) > 1:
+            mode = pair_mode(conditions.mode, self.target)
+            return PairPoint(parts=self.parts, mode=mode, **measured)
+        return SoloPoint(
+            **{_OF_SOLO.get(name, name): value for name, value in asdict(self.parts[0]).items()},
+            mode=conditions.mode,
+            reported=write_first(self.reported[0]),
+            input_fingerprint=self.target.specs[0].job.input_fingerprint,
+            gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
+            **self.held,
+            **measured,
+        )
 
 
 # Columns of a part that a solo point has under another name.
@@ -781,36 +832,6 @@ def part_alone(point: SoloPoint) -> PointPart:
     return PointPart(**{name: getattr(point, _OF_SOLO.get(name, name)) for name in names})
 
 
-def to_point(result: WindowResult, conditions: RunConditions) -> Point:
-    """The point of one window: of a job alone, or of several together."""
-    measured = _measured(result, conditions)
-    if len(result.target.jobs) > 1:
-        mode = pair_mode(conditions.mode, result.target)
-        return PairPoint(parts=result.parts, mode=mode, **measured)
-    return SoloPoint(
-        **{_OF_SOLO.get(name, name): value for name, value in asdict(result.parts[0]).items()},
-        mode=conditions.mode,
-        reported=write_first(result.reported[0]),
-        input_fingerprint=result.target.specs[0].job.input_fingerprint,
-        gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
-        **result.held,
-        **measured,
-    )
-
-
-def failed_point(target: Target, conditions: RunConditions, moment: str, error: str) -> PairPoint:
-    """The mark that a pair leaves where it could not be measured."""
-    return PairPoint(
-        parts=tuple(map(part_of, target.specs)),
-        mode=pair_mode(conditions.mode, target),
-        **_origin(target, conditions),
-        window_s=0.0,
-        started_at=moment,
-        flags=("failed",),
-        error="".join(filter(str.isprintable, " ".join(error.split())))[:400],
-    )
-
-
 def pair_mode(mode: str, target: Target) -> str:
     """How a pair shares the GPU, from how its testbed enforces shares."""
     if mode == "uncapped":
@@ -818,43 +839,6 @@ def pair_mode(mode: str, target: Target) -> str:
     if mode == "mps" and all(spec.share.percent == 100 for spec in target.specs):
         return "uncapped"
     return mode
-
-
-def flags_of(result: WindowResult, conditions: RunConditions) -> tuple[str, ...]:
-    """What was wrong with a window, in the words of `advisor.core.records.FLAGS`."""
-    window, target = result.window, conditions.rules.target
-    counters = window.counters
-    wrong = {
-        "noisy-rate": any(
-            _noisy(
-                MeanEstimate(part.rate or 0.0, part.rate_stderr),
-                # What arrives at random (Poisson) is no noise of a job. Half as much more is
-                # allowed, since a standard error is only estimated.
-                max(target, 1.5 / math.sqrt(part.offered_rate * window.window_s))
-                if part.offered_rate
-                else target,
-            )
-            for part in result.parts
-        ),
-        "noisy-power": window.power is not None and _noisy(window.power, target),
-        "not-settled": not window.settled,
-        BACKLOG: window.drains
-        or any(
-            is_catching_up(part.rate or 0.0, part.offered_rate, window.window_s)
-            for part in result.parts
-        ),
-        "throttled": bool(window.throttle_reasons),
-        HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
-        GPUS_DIFFER: window.power is not None
-        and (window.power_spread_w or 0.0) > GPUS_ALIKE * window.power.mean,
-        "counter-mismatch": window.counter_disagrees,
-        "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
-        "cpu-bound": _cpu_bound(counters, result.parts, conditions.gpu),
-        "cpu-steal": (result.cpu_steal_percent or 0) > 1,
-        RESULTS_ONLY_FLAG: conditions.rules.results_only,
-    }
-    found = (flag for flag, holds in wrong.items() if holds)
-    return (*found, *verdict_flags(cast("Verdict | None", part.results) for part in result.parts))
 
 
 def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
@@ -891,13 +875,13 @@ def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]
         "settle_s": window.settle_s,
         "window_s": window.window_s,
         "started_at": window.started_at,
-        "flags": flags_of(result, conditions),
+        "flags": result.flags(conditions),
         **asdict(window.counters),
     }
 
 
-def _noisy(estimate: MeanEstimate, target: float) -> bool:
-    return estimate.relative is None or estimate.relative > target
+def _noisy(estimate: MeanEstimate | None, target: float) -> bool:
+    return estimate is None or estimate.relative is None or estimate.relative > target
 
 
 def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bool:

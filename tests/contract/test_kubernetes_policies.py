@@ -11,7 +11,7 @@ from kube_objects import Object, merged
 from kube_serving import admitted, node_of, pod_of
 
 from advisor_kubernetes import names
-from advisor_kubernetes.pairing import GpuSlot, Start, read_node, read_pod, writes_of
+from advisor_kubernetes.pairing import GpuSlot, Node, Pod, Start
 
 cel: Any = pytest.importorskip("cel", reason="needs the package common-expression-language")
 
@@ -131,13 +131,13 @@ def waiting() -> Object:
 
 
 def test_the_chooser_may_write_what_it_decides(chart: list[Object]) -> None:
-    node = read_node(node_of("n", "GPU-1"))
+    node = Node.read(node_of("n", "GPU-1"))
     pod = waiting()
     place = GpuSlot(key="GPU-1", node=node)
     single = Start(
-        pods=(read_pod(pod),), shares=("100",), memory_mib=(1000,), place=place, why="alone"
+        pods=(Pod.read(pod),), shares=("100",), memory_mib=(1000,), place=place, why="alone"
     )
-    new = merged(pod, writes_of(single)[0].body)
+    new = merged(pod, single.writes()[0].body)
     assert denied(chart, "webhook", new, pod, CHOOSER) == []
     assert denied(chart, "pods", new, pod, CHOOSER) == []
     assert denied(chart, "pods", new, pod, "alice") == [

@@ -51,7 +51,7 @@ from advisor_advice.ask import recommend
 from advisor_cli import recommend as recommend_command, recommend as replicas_command
 from advisor_cli.measure import profile as profile_command, profile_here
 from advisor_data.bundled import bundled_solo_points
-from advisor_node.slurm.site import parse_comment
+from advisor_node.slurm.site import Named
 
 
 def speak(url: str, name: str, *args: Any, token: str | None = None, **named: Any) -> Any:
@@ -652,7 +652,7 @@ def test_the_batch_script_names_a_recorded_job() -> None:
         for line in script.read_text().splitlines()
         if line.startswith("#SBATCH --comment=")
     )
-    named = parse_comment(comment)
+    named = Named.read(comment)
     assert named is not None
     assert named.job in {point.job for point in bundled_solo_points()}
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0

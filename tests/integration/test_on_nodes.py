@@ -24,7 +24,7 @@ from advisor.formats.rows import flat
 from advisor_cli.measure.profile import show_profiles
 from advisor_data import open_store
 from advisor_profiling import fanout
-from advisor_profiling.fanout import Ended, Shard, Submit, run_shard
+from advisor_profiling.fanout import Ended, Shard, Submit
 
 NODES = ("--on", "slurm", "--shards", "2")
 COLOCATE = ("colocate", "--pairs", "one+two,two+two", "--splits", "50/50", "--window", "0.5")
@@ -39,7 +39,7 @@ class EngineHere:
     def submit(self, shards: Sequence[Shard]) -> Ended:
         self.submitted += shards
         for shard in shards:
-            run_shard(shard, {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
+            shard.run({**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
         return lambda: {shard.name: "" for shard in self.submitted}
 
     @contextmanager

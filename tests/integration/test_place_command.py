@@ -17,7 +17,7 @@ from reading import answer_of
 from advisor.core.gpu import PERCENTAGE, WHOLE
 from advisor.decide.limits import Request
 from advisor.errors import InputError
-from advisor.placement.placing import Kind, Pool, make_placing, set_answers
+from advisor.placement.placing import Kind, Placing, Pool, SetAnswers
 from advisor.settings import read_settings
 from advisor_advice.options import min_speeds, read_works
 from advisor_advice.profiles import find_profiles
@@ -222,7 +222,7 @@ def test_no_bundled_pair_costs_less_than_its_bound(gpu_model: str, tmp_path: Pat
     kinds = [
         Kind(name=profile.job, count=2, is_server=bool(profile.serving)) for profile in profiles
     ]
-    answers = set_answers(make_placing(kinds, [pool], "energy-efficiency"), 0)
+    answers = SetAnswers(Placing.of(kinds, [pool], "energy-efficiency"), 0)
     pairs = [*combinations_with_replacement(answers.there, 2)]
     places = [(answers.there.index(a), answers.there.index(b)) for a, b in pairs]
     found = zip(pairs, (answers.pair(a, b) for a, b in places), strict=True)

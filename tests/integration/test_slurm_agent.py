@@ -22,7 +22,7 @@ from waiting import eventually
 from advisor.client import Client
 from advisor.core.records import Observation, SoloPoint
 from advisor.progress import FILE_BYTES
-from advisor_node.slurm.site import parse_comment
+from advisor_node.slurm.site import Named
 
 pytestmark = pytest.mark.slurm
 
@@ -224,7 +224,7 @@ def test_a_pair_is_observed(node: Node) -> None:
     assert node.end(numbers) == ["COMPLETED", "COMPLETED"]
     seen = node.observed(numbers)
     assert (seen.jobs, seen.gpu_model) == (tuple(PAIR), "Fake H200")
-    told = [parse_comment(node.cluster.job(number)["Comment"]) for number in numbers.values()]
+    told = [Named.read(node.cluster.job(number)["Comment"]) for number in numbers.values()]
     assert [part.share_percent for part in seen.parts] == [t and t.share().percent for t in told]
     assert all(t and t.memory_mib for t in told)
     assert all(part.units for part in seen.parts)

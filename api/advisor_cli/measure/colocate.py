@@ -262,7 +262,7 @@ def _show_campaign(
     points = with_pair_flags(store.pair_points(run=run), with_solo_flags(profiles))
     # For jobs without a rate in the run, of other runs on such GPUs.
     solo = reports.references(store.solo_points(run=run), profiles)
-    sets = reports.set_results(points, solo) if has_sets else []
+    sets = reports.SetResult.of(points, solo) if has_sets else []
     # What the jobs did in those of the ways that were measured, the best first.
     trials = sorted(
         (
@@ -288,7 +288,7 @@ def _show_campaign(
     console = plain_console(least=reports.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
     console.print(f"run {run} on {answer['gpu_model']}{note}")
-    pairs = reports.pair_table(reports.summarise(points, solo))
+    pairs = reports.pair_table(reports.PairResult.of(points, solo))
     if campaign.dry_run:
         pairs = reports.planned_table([PlannedSplit(**planned) for planned in answer["planned"]])
     console.print(reports.set_table(sets) if has_sets and not campaign.dry_run else pairs)

@@ -41,7 +41,6 @@ from advisor_profiling.attached import (
     WatchedNow,
     command_of,
     family,
-    find_told,
     output_of,
     watch as watching,
     workdir_of,
@@ -101,7 +100,7 @@ def watch(
     command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
 
     def find() -> ToldProgress | None:
-        return find_told(family(pid), command, asked)
+        return ToldProgress.find(family(pid), command, asked)
 
     told = find()
     progress = told.progress if told else ProgressSettings()

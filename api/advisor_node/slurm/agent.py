@@ -34,12 +34,10 @@ from advisor_node.room import (
     keep_looking,
     power_source,
 )
-from advisor_node.slurm.site import parse_comment
+from advisor_node.slurm.site import Named
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import with_units
 
-_GPU = re.compile(r"gpu([0-9]{1,3})-([0-9]{1,10})")
-_JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
 _MOST_BYTES = 1024
 
 
@@ -61,6 +59,27 @@ class GpuFolder:
         """Where the MPS daemon of that user on that GPU listens."""
         return self.path / "pipe"
 
+    @classmethod
+    def all_in(cls, root: Path) -> "Iterator[GpuFolder]":
+        """The folders of all GPUs and users that had jobs since the node was started."""
+        yield from (
+            cls(path=path, index=int(found[1]), user=int(found[2]))
+            for path in sorted(root.glob("gpu*-*"))
+            if (found := re.fullmatch("gpu([0-9]{1,3})-([0-9]{1,10})", path.name))
+        )
+
+    def job_folders(self) -> list[Path]:
+        """The folders of the jobs that run there now."""
+        paths = self.path.glob("jobs/*")
+        return sorted(path for path in paths if re.fullmatch("[1-9][0-9]{0,9}", path.name))
+
+    def ended(self, job: "SlurmJob") -> "SlurmJob":
+        """A job after its Epilog, which leaves its exit status for us to take away."""
+        file = self.path / "ended" / job.uid
+        status = read_plain(file, _MOST_BYTES)
+        file.unlink(missing_ok=True)
+        return replace(job, state=parse_status((status or b"").decode(errors="replace")))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob(Tenant):
@@ -76,52 +95,30 @@ class SlurmJob(Tenant):
         """Where it counts."""
         return self.folder / "progress"
 
+    @classmethod
+    def read(cls, folder: Path) -> "SlurmJob | None":
+        """The job of a folder; None where it is none of ours or unnamed, or not all is written yet.
 
-def gpu_folders(root: Path) -> Iterator[GpuFolder]:
-    """The folders of all GPUs and users that had jobs since the node was started."""
-    yield from (
-        GpuFolder(path=path, index=int(found[1]), user=int(found[2]))
-        for path in sorted(root.glob("gpu*-*"))
-        if (found := _GPU.fullmatch(path.name))
-    )
-
-
-def job_folders(gpu: GpuFolder) -> list[Path]:
-    """The folders of the jobs that run there now."""
-    return sorted(path for path in gpu.path.glob("jobs/*") if _JOB_ID.fullmatch(path.name))
-
-
-def read_job(folder: Path) -> SlurmJob | None:
-    """The job of a folder; None where it is none of ours or unnamed, or not all is written yet.
-
-    Raises:
-        InputError: its comment names no job.
-    """
-    root = None
-    with suppress(OSError):
-        root = folder.stat().st_uid
-    comment, share, memory = (
-        (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
-        for name in ("comment", "share", "memory")
-    )
-    named = parse_comment(comment)
-    if named is None or named.job == AUTO or not share:
-        return None
-    return SlurmJob(
-        uid=folder.name,
-        job=named.job,
-        share_text=share,
-        memory_mib=int(memory) if memory else None,
-        folder=folder,
-    )
-
-
-def ended(job: SlurmJob, gpu: GpuFolder) -> SlurmJob:
-    """The job after its Epilog, which leaves its exit status for us to take away."""
-    file = gpu.path / "ended" / job.uid
-    status = read_plain(file, _MOST_BYTES)
-    file.unlink(missing_ok=True)
-    return replace(job, state=parse_status((status or b"").decode(errors="replace")))
+        Raises:
+            InputError: its comment names no job.
+        """
+        root = None
+        with suppress(OSError):
+            root = folder.stat().st_uid
+        comment, share, memory = (
+            (read_plain(folder / name, _MOST_BYTES, root) or b"").decode(errors="replace")
+            for name in ("comment", "share", "memory")
+        )
+        named = Named.read(comment)
+        if named is None or named.job == AUTO or not share:
+            return None
+        return cls(
+            uid=folder.name,
+            job=named.job,
+            share_text=share,
+            memory_mib=int(memory) if memory else None,
+            folder=folder,
+        )
 
 
 def parse_status(text: str) -> State:
@@ -204,6 +201,18 @@ class UserDaemon:
             LOG.warning("GPU %d: %s", self._folder.index, text)
         self._said[matter] = state
 
+    def tenancy(self) -> Tenancy[SlurmJob]:
+        """What is known of the jobs of one user on one GPU."""
+        return Tenancy(
+            scheduler="slurm",
+            node=socket.gethostname(),
+            tenant_of=self.job_of,
+            progress_file=lambda job: job.progress_file,
+            wanted=self.wanted,
+            gone=self._folder.ended,
+            warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
+        )
+
 
 LOG = logging.getLogger("advisor.node")
 
@@ -250,7 +259,7 @@ class SlurmAgent:
     def look(self) -> None:
         """Look at every GPU and its jobs once, and send what has come to its end."""
         wrong: dict[Path, str] = {}
-        for gpu in gpu_folders(self._folder):
+        for gpu in GpuFolder.all_in(self._folder):
             room = self._rooms.get(gpu.path)
             jobs = _read_jobs(gpu, room, wrong)
             if not jobs and not room:
@@ -289,21 +298,8 @@ class SlurmAgent:
         environment = self._settings.job_environment()
         daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
         source = power_source(gpu, self._settings)
-        self._rooms[folder.path] = Room(daemon, source, tenancy(daemon, folder), self._references)
+        self._rooms[folder.path] = Room(daemon, source, daemon.tenancy(), self._references)
         return self._rooms[folder.path]
-
-
-def tenancy(daemon: UserDaemon, folder: GpuFolder) -> Tenancy[SlurmJob]:
-    """What is known of the jobs of one user on one GPU."""
-    return Tenancy(
-        scheduler="slurm",
-        node=socket.gethostname(),
-        tenant_of=daemon.job_of,
-        progress_file=lambda job: job.progress_file,
-        wanted=daemon.wanted,
-        gone=lambda job: ended(job, folder),
-        warn=lambda job, _, text: LOG.warning("job %s (%s): %s", job.uid, job.job, text),
-    )
 
 
 def _read_jobs(
@@ -315,9 +311,9 @@ def _read_jobs(
     """
     running = {m.tenant.uid: m.tenant for m in room.living} if room else {}
     jobs: list[SlurmJob] = []
-    for folder in job_folders(gpu):
+    for folder in gpu.job_folders():
         try:
-            job = running.get(folder.name) or read_job(folder)
+            job = running.get(folder.name) or SlurmJob.read(folder)
         except InputError as error:
             wrong[folder] = str(error)
             continue

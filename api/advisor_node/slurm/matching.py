@@ -37,10 +37,6 @@ from advisor_node.slurm.site import (
     ask,
     book_faults,
     command_of_script,
-    read_nodes,
-    read_partitions,
-    read_queue,
-    write_facts,
 )
 
 # Jobs on one GPU, or one that is to begin on a part of any.
@@ -143,7 +139,7 @@ def _planned_sets(
     """
 
     def looked_at(job: SlurmTask) -> bool:
-        return job.key in among and named(job).beside is None
+        return job.key in among and _named(job).beside is None
 
     places = {job.key: place for place, job in enumerate(waiting, len(cards))}
     able = [job for job in waiting if looked_at(job)]
@@ -153,7 +149,7 @@ def _planned_sets(
         return
     rest: dict[str, deque[SlurmTask]] = defaultdict(deque)
     for job in able:
-        rest[named(job).job].append(job)
+        rest[_named(job).job].append(job)
     for names in plan([_request(job) for job in asked], model):
         wanted = Counter(names)
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
@@ -168,11 +164,11 @@ def _planned_sets(
 
 
 def _names(card: Collection[SlurmTask]) -> Counter[str]:
-    return Counter(named(job).job for job in card)
+    return Counter(_named(job).job for job in card)
 
 
 def _share(job: SlurmTask) -> float:
-    return float(named(job).share_text or WHOLE)
+    return float(_named(job).share_text or WHOLE)
 
 
 def _meeting(
@@ -192,7 +188,7 @@ def _meeting(
             # A set is as it was planned when its first job began.
             running=() if planned else tuple(map(_share, there)),
         ),
-        bounds_mib=tuple(named(job).memory_mib for job in there),
+        bounds_mib=tuple(_named(job).memory_mib for job in there),
         # Of equals the oldest meet: each place in the queue is worth a millionth less.
         ahead=bool(there) - 1e-6 * max(kinds),
         there=there,
@@ -200,20 +196,20 @@ def _meeting(
     )
 
 
-def named(job: SlurmTask) -> Named:
+def _named(job: SlurmTask) -> Named:
     """What the comment of a job says that names itself."""
     assert job.named is not None
     return job.named
 
 
 def _request(job: SlurmTask) -> JobRequest:
-    own = named(job)
+    own = _named(job)
     return JobRequest(job=own.job, min_speed=own.min_speed, max_p99_ms=own.max_p99_ms)
 
 
 def _want(a: SlurmTask, b: SlurmTask) -> bool:
     """Whether each may have the other beside it."""
-    mine, other = named(a), named(b)
+    mine, other = _named(a), _named(b)
     return mine.beside in (None, other.job) and other.beside in (None, mine.job)
 
 
@@ -316,7 +312,7 @@ class QueueRound:
         yield from (
             Change(
                 job=job,
-                named=named(job),
+                named=_named(job),
                 counted=WHOLE,
                 starts_in_s=int(self.wait_s),
                 why=f"waits for job {first.key} ({_name(first)}) to begin, and shares its GPU",
@@ -358,7 +354,7 @@ class QueueRound:
         if limit is not None:
             slow = f"{100 * low_speed:.0f} % of its speed at worst"
             why += f"; time limit {limit:g} min, since it runs at {slow}"
-        told = replace(named(job), share_text=share, counted=counted, memory_mib=memory)
+        told = replace(_named(job), share_text=share, counted=counted, memory_mib=memory)
         return Change(job=job, named=told, counted=counted, limit_min=limit, why=f"{share} % {why}")
 
     def _given_up(self) -> Iterator[Change]:
@@ -369,7 +365,7 @@ class QueueRound:
                 yield replace(self._whole(job, "it could not start beside another"), node="")
 
     def _whole(self, job: SlurmTask, why: str) -> Change:
-        told = replace(named(job), share_text="100", counted=WHOLE, memory_mib=None)
+        told = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
         return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
 
     # Who may meet
@@ -420,7 +416,7 @@ def _part(shares: Sequence[float], place: int, of: int) -> int:
 
 
 def _name(job: SlurmTask) -> str:
-    return named(job).job
+    return _named(job).job
 
 
 LOG = logging.getLogger("advisor.node")
@@ -475,10 +471,10 @@ class _Matching:
         Raises:
             SourceError: Slurm does not answer.
         """
-        jobs = [self._named(job) for job in read_queue(self._ask)]
+        jobs = [self._named(job) for job in SlurmTask.queue(self._ask)]
         waiting = any(job.undecided or job.part for job in jobs)
         is_due = time.monotonic() - self._seen_s >= SITE_S
-        nodes = read_nodes(self._ask) if waiting or is_due else dict[str, SlurmNode]()
+        nodes = SlurmNode.by_name(self._ask) if waiting or is_due else dict[str, SlurmNode]()
         if is_due:
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
@@ -524,8 +520,8 @@ class _Matching:
                 "the books: %s",
                 found if found == "ok" else f"no job is rewritten: {found}",
             )
-        self._books, self._partitions = found, read_partitions(self._ask)
-        write_facts(self._settings, found, self._partitions, list(nodes.values()), time.time())
+        self._books, self._partitions = found, Partition.by_name(self._ask)
+        self._settings.write_facts(found, self._partitions, list(nodes.values()), time.time())
         self._seen_s = time.monotonic()
 
     def _tell(self, change: Change) -> None:

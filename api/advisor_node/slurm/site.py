@@ -133,25 +133,25 @@ class Named:
         """A comment in which this word replaces the one that is there."""
         return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
 
+    @classmethod
+    def read(cls, text: str) -> "Named | None":
+        """What a comment says of its job; None: nothing.
 
-def parse_comment(text: str) -> Named | None:
-    """What a comment says of its job; None: nothing.
-
-    Raises:
-        InputError: a job is named by what is no name.
-    """
-    if (found := _WORD.search(text)) is None:
-        return None
-    given: dict[str, Any] = {}
-    for word in found[1].split(","):
-        key, _, value = word.partition("=")
-        field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
-        if field in given or not re.fullmatch(pattern, value):
+        Raises:
+            InputError: a job is named by what is no name.
+        """
+        if (found := _WORD.search(text)) is None:
+            return None
+        given: dict[str, Any] = {}
+        for word in found[1].split(","):
+            key, _, value = word.partition("=")
+            field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
+            if field in given or not re.fullmatch(pattern, value):
+                raise _no_name(text)
+            given[field] = read(value)
+        if "job" not in given:
             raise _no_name(text)
-        given[field] = read(value)
-    if "job" not in given:
-        raise _no_name(text)
-    return Named(**given)
+        return cls(**given)
 
 
 def _no_name(text: str) -> InputError:
@@ -244,11 +244,15 @@ class SlurmTask:
         """Whether it was given a part of a GPU."""
         return self.named is not None and (self.named.counted or WHOLE) < WHOLE
 
-
-def read_queue(ask: SlurmCommand) -> list[SlurmTask]:
-    """All jobs that wait or run; those of highest priority, then the oldest first."""
-    jobs = [job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)]
-    return sorted(jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2])))
+    @classmethod
+    def queue(cls, ask: SlurmCommand) -> "list[SlurmTask]":
+        """All jobs that wait or run; those of highest priority, then the oldest first."""
+        jobs = [
+            job for row in _rows(ask("squeue", "--json", "--all"), "jobs") for job in _jobs(row)
+        ]
+        return sorted(
+            jobs, key=lambda job: (-job.priority, *map(int, f"{job.key}_0".split("_")[:2]))
+        )
 
 
 def _jobs(row: Mapping[str, Any]) -> Iterator[SlurmTask]:
@@ -282,7 +286,7 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
     named = None
     with suppress(InputError):
-        named = parse_comment(comment)
+        named = Named.read(comment)
     return SlurmTask(
         key=key,
         user=str(row.get("user_name") or row.get("user_id")),
@@ -359,7 +363,8 @@ def book_faults(ask: SlurmCommand) -> Iterator[str]:
 def _unweighed(partitions: str) -> Iterator[str]:
     """A GPU that is billed, and its hundredth that is not."""
     for line in partitions.splitlines():
-        name, weights = (_word(line, key) for key in ("PartitionName", "TRESBillingWeights"))
+        words = _words(line)
+        name, weights = (words.get(key, "") for key in ("PartitionName", "TRESBillingWeights"))
         given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
         # A GPU counts as itself and as one of its type; gres/mps has no types.
         of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
@@ -385,9 +390,9 @@ def _unlimited(ask: SlurmCommand) -> Iterator[str]:
                     yield f"{has}: add gres/mps={100 * gpus}"
 
 
-def _word(line: str, key: str) -> str:
-    found = re.search(rf"(?:^|\s){key}=(\S*)", line)
-    return found[1] if found else ""
+def _words(line: str) -> dict[str, str]:
+    """`Name=text` of each word of `scontrol show -o`."""
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
 _SETTING = re.compile(r"\s*([a-z_]+)\s*=\s*(.*?)\s*")
@@ -409,29 +414,51 @@ class SiteSettings:
     gpu_model: str | None
     facts: Path
 
+    @classmethod
+    def read(cls, path: Path) -> "SiteSettings":
+        """The settings in a file.
 
-def read_settings_file(path: Path) -> SiteSettings:
-    """The settings in a file.
+        Raises:
+            InputError: it cannot be read, or what it says cannot be meant.
+        """
+        # setup.sh writes it with the rest.
+        with InputError.instead_of(
+            OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
+        ):
+            lines = path.read_text().splitlines()
+        given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
+        for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
+                              ("facts", r"/\S+")):  # fmt: skip
+            if not re.fullmatch(pattern, given.get(name, "")):
+                raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
+        return cls(
+            address=given["address"],
+            wait_s=int(given["wait_s"]),
+            gpu_model=given.get("gpu_model"),
+            facts=Path(given["facts"]),
+        )
 
-    Raises:
-        InputError: it cannot be read, or what it says cannot be meant.
-    """
-    # setup.sh writes it with the rest.
-    with InputError.instead_of(
-        OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
-    ):
-        lines = path.read_text().splitlines()
-    given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
-    for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
-                          ("facts", r"/\S+")):  # fmt: skip
-        if not re.fullmatch(pattern, given.get(name, "")):
-            raise InputError(f"{path}: {name} = {given.get(name, '')} is not valid")
-    return SiteSettings(
-        address=given["address"],
-        wait_s=int(given["wait_s"]),
-        gpu_model=given.get("gpu_model"),
-        facts=Path(given["facts"]),
-    )
+    def write_facts(
+        self,
+        books: str,
+        partitions: "Mapping[str, Partition]",
+        nodes: "Sequence[SlurmNode]",
+        now_s: float,
+    ) -> None:
+        """Tell the plugin: a file of lines, complete at any moment."""
+        lines = [
+            f"written_at = {now_s:.0f}",
+            f"user = {os.geteuid()}",
+            f"wait_s = {self.wait_s}",
+            f"books = {books}",
+        ]
+        for name, partition in partitions.items():
+            lines.append(f"partition.{name} = {_fact(partition, nodes)}")
+            lines += [f"default = {name}"] if partition.is_default else []
+        new = self.facts.with_suffix(".new")
+        new.write_text("\n".join(lines) + "\n")
+        new.chmod(0o644)
+        new.replace(self.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,6 +481,14 @@ class Partition:
     memory_mib: int | None
     one_user: bool
 
+    @classmethod
+    def by_name(cls, ask: SlurmCommand) -> "Mapping[str, Partition]":
+        """All partitions, by name."""
+        of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
+        lines = ask("scontrol", "show", "partition", "-o").splitlines()
+        found = (_partition(line, of_all) for line in lines)
+        return {partition.name: partition for partition in found if partition.name}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
@@ -469,45 +504,14 @@ class SlurmNode:
     is_shared: bool
     types: frozenset[str] = frozenset()
 
-
-def read_partitions(ask: SlurmCommand) -> Mapping[str, Partition]:
-    """All partitions, by name."""
-    of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
-    lines = ask("scontrol", "show", "partition", "-o").splitlines()
-    found = (_partition(line, of_all) for line in lines)
-    return {partition.name: partition for partition in found if partition.name}
-
-
-def read_nodes(ask: SlurmCommand) -> Mapping[str, SlurmNode]:
-    """All nodes, by name."""
-    try:
-        found = _rows(ask("sinfo", "--json"), "nodes")
-    except SourceError:  # later versions list groups of nodes there, and have these in scontrol
-        found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
-    return {node.name: node for node in map(_node, found)}
-
-
-def write_facts(
-    settings: SiteSettings,
-    books: str,
-    partitions: Mapping[str, Partition],
-    nodes: Sequence[SlurmNode],
-    now_s: float,
-) -> None:
-    """Tell the plugin: a file of lines, complete at any moment."""
-    lines = [
-        f"written_at = {now_s:.0f}",
-        f"user = {os.geteuid()}",
-        f"wait_s = {settings.wait_s}",
-        f"books = {books}",
-    ]
-    for name, partition in partitions.items():
-        lines.append(f"partition.{name} = {_fact(partition, nodes)}")
-        lines += [f"default = {name}"] if partition.is_default else []
-    new = settings.facts.with_suffix(".new")
-    new.write_text("\n".join(lines) + "\n")
-    new.chmod(0o644)
-    new.replace(settings.facts)
+    @classmethod
+    def by_name(cls, ask: SlurmCommand) -> "Mapping[str, SlurmNode]":
+        """All nodes, by name."""
+        try:
+            found = _rows(ask("sinfo", "--json"), "nodes")
+        except SourceError:  # later versions list groups of nodes there, and have these in scontrol
+            found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
+        return {node.name: node for node in map(_node, found)}
 
 
 def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
@@ -521,7 +525,7 @@ def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
 
 
 def _partition(line: str, of_all: str) -> Partition:
-    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    words = _words(line)
     # What a partition says stands behind what is said for all of them, and holds.
     brings = dict(re.findall(r"(Def(?:Cpu|Mem)PerGPU)=([0-9]+)", f"{of_all} {line}"))
     return Partition(

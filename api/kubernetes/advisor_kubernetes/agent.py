@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 import socket
 import stat
@@ -200,52 +201,25 @@ def _make_folder(folder: Path, mode: int) -> None:
 MOST_CONNECTIONS = 64
 """A thread each; Prometheus and the kubelet need two."""
 
-_METRIC_POD = ("namespace", "pod", "job", "gpu_uuid")
-
-
 # Labels of a pod or GPU, and values by the ends of the names of its metrics; None: not known.
 _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Snapshot:
-    """All that was seen at the last look.
-
-    Attributes:
-        looked_s: When, monotonic; None: not yet.
-        ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
-    """
-
-    looked_s: float | None = None
-    ready: bool = False
-    pods: Sequence[_Numbers] = ()
-    gpus: Sequence[_Numbers] = ()
-    waiting: int = 0
-    sent: int = 0
-    lost: int = 0
-
-
-class AgentMetrics(Collector):
-    """The newest snapshot as metrics; a pod that is gone is in none of them."""
-
-    def __init__(self) -> None:
-        self.now = _Snapshot()
-
-    def collect(self) -> Iterator[Metric]:
-        """What prometheus_client asks for."""
-        now = self.now
-        for what, labels, metrics, seen in (
-            ("pod", _METRIC_POD, _OF_PODS, now.pods),
-            ("gpu", ("gpu_uuid",), _OF_GPUS, now.gpus),
-        ):
-            for kind, name, text in metrics:
-                values = [(of, numbers[name]) for of, numbers in seen]
-                yield family(kind, f"{what}_{name}", text, labels, values)
-        text = "Observations that the service does not have yet"
-        yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), [((), now.waiting)])
-        text = "Observations by what became of them"
-        done = [(("sent",), now.sent), (("lost",), now.lost)]
-        yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
+def _families(
+    pods: Sequence[_Numbers], gpus: Sequence[_Numbers], reports: ObservationQueue
+) -> Iterator[Metric]:
+    for what, labels, metrics, seen in (
+        ("pod", ("namespace", "pod", "job", "gpu_uuid"), _OF_PODS, pods),
+        ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
+    ):
+        for kind, name, text in metrics:
+            values = [(of, numbers[name]) for of, numbers in seen]
+            yield family(kind, f"{what}_{name}", text, labels, values)
+    text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
+    yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
+    text = "Observations by what became of them"
+    done = [(("sent",), reports.sent), (("lost",), reports.lost)]
+    yield family(CounterMetricFamily, "agent_observations", text, ("outcome",), done)
 
 
 _Kind: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
@@ -276,10 +250,15 @@ _OF_GPUS: Sequence[tuple[_Kind, str, str]] = (
 )
 
 
-class MetricsServer(ThreadingHTTPServer):
+class MetricsServer(ThreadingHTTPServer, Collector):
     """HTTP: `/metrics`, `/healthz` (it still looks), `/readyz` (it has looked at everything).
 
     Any pod may open connections: where there are too many, the oldest makes room.
+
+    Attributes:
+        looked_s: When the last look was, monotonic.
+        ready: The agent has reached Kubernetes, and every GPU of the node was looked at.
+        families: What was seen at the last look; a pod that is gone is in none of them.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -288,17 +267,28 @@ class MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
 
-    def __init__(self, metrics: AgentMetrics, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int) -> None:
+        self.looked_s, self.ready = -math.inf, False
+        self.families: Sequence[Metric] = ()
         registry = CollectorRegistry()
-        registry.register(metrics)
+        registry.register(self)
         self.answers: Mapping[str, Callable[[], tuple[int, bytes]]] = {
             "/metrics": lambda: (200, generate_latest(registry)),
-            "/healthz": lambda: _status(_looks(metrics.now)),
-            "/readyz": lambda: _status(_looks(metrics.now) and metrics.now.ready),
+            "/healthz": lambda: _status(self._looks),
+            "/readyz": lambda: _status(self._looks and self.ready),
         }
         self._open, self._lock = dict[int, Any](), threading.Lock()
         super().__init__((host, port), _Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def collect(self) -> Sequence[Metric]:
+        """What prometheus_client asks for."""
+        return self.families
+
+    @property
+    def _looks(self) -> bool:
+        # Later it is started again; a probe that hangs takes 60 s.
+        return time.monotonic() - self.looked_s < 180.0
 
     def close(self) -> None:
         """Answer no more."""
@@ -341,18 +331,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: Prometheus and the kubelet ask several times a minute."""
 
 
-def _looks(now: _Snapshot) -> bool:
-    # Later it is started again; a probe that hangs takes 60 s.
-    return now.looked_s is not None and time.monotonic() - now.looked_s < 180.0
-
-
 def _status(good: bool) -> tuple[int, bytes]:
     return (200, b"ok\n") if good else (503, b"no\n")
 
 
 _STATES: dict[str, State] = {"Succeeded": "finished", "Failed": "failed"}
-_LIMIT = re.compile(r"0=([1-9][0-9]{0,9})M")
-_UID = re.compile(r"[0-9A-Za-z-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +378,7 @@ def read_pod(raw: Object) -> _SharedPod | None:
 def _memory_mib(limit: str | None) -> int | None:
     if limit is None:
         return None  # of an earlier version
-    if not (found := _LIMIT.fullmatch(limit)):
+    if not (found := re.fullmatch("0=([1-9][0-9]{0,9})M", limit)):
         raise InputError(
             f"the annotation {names.MEMORY_LIMIT} is {limit!a}",
             why="the driver would take it as no limit, or refuse the process",
@@ -406,7 +389,7 @@ def _memory_mib(limit: str | None) -> int | None:
 
 def _check(pod: _SharedPod) -> None:
     # The uid becomes the name of a folder on the host.
-    good = _UID.fullmatch(pod.uid) and re.fullmatch(NAME, pod.job)
+    good = re.fullmatch("[0-9A-Za-z-]{1,63}", pod.uid) and re.fullmatch(NAME, pod.job)
     try:
         shares = good and pod.share
     except (InputError, ValueError):
@@ -418,13 +401,6 @@ def _check(pod: _SharedPod) -> None:
             why="the annotations were not written by the partner chooser, or were changed since",
             fix="delete the pod and let its owner make another one",
         )
-
-
-# A pod's control group: `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
-# file on the node have a hash without dashes.
-_POD = re.compile(
-    r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-)
 
 
 def _pod_of(pid: int) -> str | None:
@@ -440,7 +416,9 @@ def _pod_of(pid: int) -> str | None:
 
 def pod_in(text: str) -> str | None:
     """The uid in the lines of a `/proc/PID/cgroup` (man 7 cgroups), version 1 or 2."""
-    found = _POD.search(text)
+    # Its control group is `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
+    # file on the node have a hash without dashes.
+    found = re.search("pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})", text)
     return found[1].replace("_", "-") if found else None
 
 
@@ -477,10 +455,6 @@ class GpuHours:
         self.held = {uid: percent / sum(booked.values()) for uid, percent in booked.items()}
         there = {pod.uid for pod in pods}
         self.total_s = {uid: total_s for uid, total_s in self.total_s.items() if uid in there}
-
-
-# Label of a node whose GPUs have MPS daemons of the agent; its value is `true`.
-_HAS_MPS = f"{names.PREFIX}mps"
 
 
 class NodeApi:
@@ -528,11 +502,12 @@ class NodeApi:
         """
         checked_at = to_exact_text(datetime.now(UTC))
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
-        body: Object = {"metadata": {"labels": {_HAS_MPS: "true"}, "annotations": notes}}
+        # The label says that its GPUs have MPS daemons of the agent.
+        meta = {"labels": {f"{names.PREFIX}mps": "true"}, "annotations": notes}
         # First the capacity: nobody is sent before the annotation says that GPUs are ready.
         capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
-        self._cluster.patch(f"{NODES}/{self._node}", body)
+        self._cluster.patch(f"{NODES}/{self._node}", {"metadata": meta})
 
     def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
@@ -543,12 +518,6 @@ class NodeApi:
 
 
 LOG = logging.getLogger("advisor.kubernetes.agent")
-
-
-_LOST = (
-    "the MPS daemon of the GPU was gone, and another one was started: what this pod still computes "
-    "is not under its limit. Delete the pod"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -606,10 +575,10 @@ def run_agent(
         except AdvisorError:
             _publish(api, [])  # whatever an agent before has said
             raise
-        agent = _KubernetesAgent(options, settings, api, service, gpus)
-        stack.callback(agent.close)
-        server = MetricsServer(agent.metrics, options.host, options.port)
+        server = MetricsServer(options.host, options.port)
         stack.callback(server.close)
+        agent = _KubernetesAgent(options, settings, api, service, gpus, server)
+        stack.callback(agent.close)
         on_start(server.server_port)
         agent.publish(time.monotonic())  # not ready yet
         api.start(stop)
@@ -627,11 +596,12 @@ class _KubernetesAgent:
         api: NodeApi,
         service: Client,
         gpus: Sequence[Gpu],
+        metrics: MetricsServer,
     ) -> None:
         self._api = api
-        self.metrics = AgentMetrics()
-        self.metrics.now = _Snapshot(looked_s=time.monotonic())
-        self._reports = ObservationQueue(service)
+        self._metrics, self._reports = metrics, ObservationQueue(service)
+        self._metrics.looked_s = time.monotonic()
+        self._metrics.families = [*_families((), (), self._reports)]
         references = ReferenceCache(lambda job, model: service.profile(job, gpu_model=model))
         self._rooms: list[tuple[_GpuDaemon, Room[_SharedPod]]] = []
         self._hours = {gpu.uuid: GpuHours() for gpu in gpus}
@@ -649,36 +619,37 @@ class _KubernetesAgent:
             if daemon.look():
                 room.doubt()
                 for meter in room.living:
-                    self._warn(meter.tenant, "MpsDaemonLost", _LOST)
+                    self._warn(
+                        meter.tenant,
+                        "MpsDaemonLost",
+                        "the MPS daemon of the GPU was gone, and another one was started: what "
+                        "this pod still computes is not under its limit. Delete the pod",
+                    )
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
             self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
             for seen in room.look(mine):
                 self._reports.add(seen)
         self.publish(time.monotonic())
         self._reports.flush()
-        self.metrics.now = _Snapshot(
-            looked_s=time.monotonic(),
-            ready=self._api.listed and self._published is not None,
-            pods=[
-                _numbers(meter, self._hours[daemon.gpu.uuid])
-                for daemon, room in self._rooms
-                for meter in room.meters
-            ],
-            gpus=[
-                (
-                    (daemon.gpu.uuid,),
-                    {
-                        "ready": not daemon.unready,
-                        "daemon_losses": daemon.losses,
-                        "energy_joules": room.energy.metered and room.energy.metered.joules,
-                    },
-                )
-                for daemon, room in self._rooms
-            ],
-            waiting=self._reports.waiting,
-            sent=self._reports.sent,
-            lost=self._reports.lost,
-        )
+        pods = [
+            _numbers(meter, self._hours[daemon.gpu.uuid])
+            for daemon, room in self._rooms
+            for meter in room.meters
+        ]
+        gpus: list[_Numbers] = [
+            (
+                (daemon.gpu.uuid,),
+                {
+                    "ready": not daemon.unready,
+                    "daemon_losses": daemon.losses,
+                    "energy_joules": room.metered and room.metered.joules,
+                },
+            )
+            for daemon, room in self._rooms
+        ]
+        self._metrics.families = [*_families(pods, gpus, self._reports)]
+        self._metrics.ready = self._api.listed and self._published is not None
+        self._metrics.looked_s = time.monotonic()
 
     def publish(self, now_s: float) -> None:
         """Write the state of the GPUs to the node, where it has changed or is due."""

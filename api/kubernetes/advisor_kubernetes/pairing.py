@@ -29,7 +29,7 @@ from advisor_node.advice import (
     weighed,
 )
 
-_TOLERATES_ALL = ("", None)
+_TOLERATES_ALL, _REPELS = ("", None), ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,39 +70,39 @@ class Node:
     checked_at: str = ""
     refused: str = ""
 
+    @classmethod
+    def read(cls, item: Object) -> "Node":
+        """A node, of the API's JSON; without GPUs where it takes no new pods.
 
-def read_node(item: Object) -> Node:
-    """A node, of the API's JSON; without GPUs where it takes no new pods.
-
-    Raises:
-        InputError: what it or its agent says cannot be read.
-    """
-    spec, metadata = part(item, "spec"), part(item, "metadata")
-    labels = part(metadata, "labels")
-    conditions = parts(item, "status", "conditions")
-    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-    takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
-    taints = [t for t in parts(spec, "taints") if t.get("effect") in ("NoSchedule", "NoExecute")]
-    told = word(part(metadata, "annotations"), names.GPUS)
-    offered = part(item, "status", "allocatable")
-    allocatable = {name: quantity(count) for name, count in offered.items()}
-    # A device plugin there gives the same GPUs to pods without limits.
-    faults = (
-        f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
-        "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
-        for name, count in allocatable.items()
-        if name.startswith(names.GPU_RESOURCE) and count > 0
-    )
-    refused = next(faults, "") if told else ""
-    return Node(
-        name=word(metadata, "name"),
-        labels=labels,
-        taints=tuple(taints),
-        gpus=tuple(_gpus(told)) if takes and told and not refused else (),
-        allocatable=allocatable,
-        checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
-        refused=refused,
-    )
+        Raises:
+            InputError: what it or its agent says cannot be read.
+        """
+        spec, metadata = part(item, "spec"), part(item, "metadata")
+        labels = part(metadata, "labels")
+        conditions = parts(item, "status", "conditions")
+        ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+        takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
+        taints = (t for t in parts(spec, "taints") if t.get("effect") in _REPELS)
+        told = word(part(metadata, "annotations"), names.GPUS)
+        offered = part(item, "status", "allocatable")
+        allocatable = {name: quantity(count) for name, count in offered.items()}
+        # A device plugin there gives the same GPUs to pods without limits.
+        faults = (
+            f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
+            "keep it off this node (nvidia.com/gpu.deploy.device-plugin=false)"
+            for name, count in allocatable.items()
+            if name.startswith(names.GPU_RESOURCE) and count > 0
+        )
+        refused = next(faults, "") if told else ""
+        return cls(
+            name=word(metadata, "name"),
+            labels=labels,
+            taints=tuple(taints),
+            gpus=tuple(_gpus(told)) if takes and told and not refused else (),
+            allocatable=allocatable,
+            checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
+            refused=refused,
+        )
 
 
 def _gpus(told: str) -> Iterator[GpuSlot]:
@@ -151,7 +151,7 @@ def added(some: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, 
     return {**some, **{name: some.get(name, 0.0) + count for name, count in more.items()}}
 
 
-def fits(spec: Object, node: Node) -> bool:
+def _fits(spec: Object, node: Node) -> bool:
     """Whether labels and taints let a pod run on a node."""
     if any(node.labels.get(key) != value for key, value in part(spec, "nodeSelector").items()):
         return False
@@ -310,44 +310,44 @@ class Pod:
             return None
         return self.given.get(names.GPU_UUID) or self.claim
 
+    @classmethod
+    def read(cls, item: Object) -> "Pod":
+        """A pod, of the API's JSON.
 
-def read_pod(item: Object) -> Pod:
-    """A pod, of the API's JSON.
-
-    Raises:
-        InputError: it is not one that the webhook has changed.
-    """
-    metadata, spec = part(item, "metadata"), part(item, "spec")
-    annotations: Mapping[str, str] = part(metadata, "annotations")
-    if (asked := read_wishes(annotations)) is None:
-        raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
-    _, container = container_of(item, _sure(asked, item))
-    namespace = word(metadata, "namespace")
-    gates = tuple(word(gate, "name") for gate in parts(spec, "schedulingGates"))
-    ended = part(item, "status").get("phase") in ("Succeeded", "Failed")
-    used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
-    claims = (
-        f"claim {namespace}/{claim['resourceClaimName']}"
-        for claim in parts(spec, "resourceClaims")
-        if word(claim, "name") in used and word(claim, "resourceClaimName")
-    )
-    return Pod(
-        key=f"{namespace}/{word(metadata, 'name')}",
-        uid=word(metadata, "uid"),
-        version=word(metadata, "resourceVersion"),
-        asked=asked,
-        created_s=_moment(word(metadata, "creationTimestamp")),
-        started_s=_moment(word(part(item, "status"), "startTime")) or None,
-        user=_user(spec, container),
-        claim=next(claims, None),
-        booked_percent=booked_percent(container),
-        requested=requested(spec),
-        gates=gates,
-        over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
-        given={key: text for key, text in annotations.items() if key not in names.ASKED},
-        spec=spec,
-        where=str([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]),
-    )
+        Raises:
+            InputError: it is not one that the webhook has changed.
+        """
+        metadata, spec = part(item, "metadata"), part(item, "spec")
+        annotations: Mapping[str, str] = part(metadata, "annotations")
+        if (asked := read_wishes(annotations)) is None:
+            raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
+        _, container = container_of(item, _sure(asked, item))
+        namespace = word(metadata, "namespace")
+        gates = tuple(word(gate, "name") for gate in parts(spec, "schedulingGates"))
+        ended = part(item, "status").get("phase") in ("Succeeded", "Failed")
+        used = {word(claim, "name") for claim in parts(container, "resources", "claims")}
+        claims = (
+            f"claim {namespace}/{claim['resourceClaimName']}"
+            for claim in parts(spec, "resourceClaims")
+            if word(claim, "name") in used and word(claim, "resourceClaimName")
+        )
+        return cls(
+            key=f"{namespace}/{word(metadata, 'name')}",
+            uid=word(metadata, "uid"),
+            version=word(metadata, "resourceVersion"),
+            asked=asked,
+            created_s=_moment(word(metadata, "creationTimestamp")),
+            started_s=_moment(word(part(item, "status"), "startTime")) or None,
+            user=_user(spec, container),
+            claim=next(claims, None),
+            booked_percent=booked_percent(container),
+            requested=requested(spec),
+            gates=gates,
+            over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
+            given={key: text for key, text in annotations.items() if key not in names.ASKED},
+            spec=spec,
+            where=str([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]),
+        )
 
 
 def _sure(asked: Wishes, item: Object) -> Wishes:
@@ -460,10 +460,6 @@ class _Cards:
                 self._tenants[node] = pod.namespace
                 self._used[node] = added(self._used.get(node, {}), pod.requested)
 
-    def number_of(self, namespace: str) -> int:
-        """How many GPUs the pods of a namespace hold, those of claims among them."""
-        return sum(card.pods[0].namespace == namespace for card in self.held.values())
-
     def of(self, namespace: str) -> list[_Card]:
         """Those that the pods of a namespace hold, and that may take more."""
         return [
@@ -515,7 +511,7 @@ class _Cards:
     def _that_fits(self, pod: Pod, node: Node) -> bool:
         key = (pod.where, node.name)
         if key not in self._fits:
-            self._fits[key] = fits(pod.spec, node)
+            self._fits[key] = _fits(pod.spec, node)
         return self._fits[key]
 
     def _holds(self, pods: Sequence[Pod], node: Node) -> bool:
@@ -558,6 +554,27 @@ class Start:
                 given={**pod.given, names.SHARE_PERCENT: share, names.MEMORY_MIB: f"{memory_mib}"},
             )
             for pod, share, memory_mib in zip(self.pods, self.shares, self.memory_mib, strict=True)
+        ]
+
+    def writes(self) -> "list[Write]":
+        """The patches of a decision, in the order in which they are made."""
+        node, there = self.place.node, [pod.share or _ALONE for pod in self.beside]
+        return [
+            Write(
+                pod=pod,
+                share=self.shares[n],
+                split="/".join([*_own_first(self.shares, n), *there])
+                if there or len(self.pods) > 1
+                else "alone",
+                memory="/".join(map(str, _own_first(self.memory_mib, n))),
+                why=self.why,
+                gpu_uuid=node and self.place.key,
+                node=node and node.name,
+                hostname=node and node.labels[names.HOSTNAME],
+                partners=(*self.beside, *self.pods[:n], *self.pods[n + 1 :]),
+                second=self.pods[1 - n] if len(self.pods) > 1 else None,
+            )
+            for n, pod in enumerate(self.pods)
         ]
 
 
@@ -702,28 +719,6 @@ class Write:
         return {"metadata": metadata, "spec": spec}
 
 
-def writes_of(start: Start) -> list[Write]:
-    """The patches of a decision, in the order in which they are made."""
-    node, there = start.place.node, [pod.share or _ALONE for pod in start.beside]
-    return [
-        Write(
-            pod=pod,
-            share=start.shares[n],
-            split="/".join([*_own_first(start.shares, n), *there])
-            if there or len(start.pods) > 1
-            else "alone",
-            memory="/".join(map(str, _own_first(start.memory_mib, n))),
-            why=start.why,
-            gpu_uuid=node and start.place.key,
-            node=node and node.name,
-            hostname=node and node.labels[names.HOSTNAME],
-            partners=(*start.beside, *start.pods[:n], *start.pods[n + 1 :]),
-            second=start.pods[1 - n] if len(start.pods) > 1 else None,
-        )
-        for n, pod in enumerate(start.pods)
-    ]
-
-
 def _own_first(values: Sequence[T], own: int) -> list[T]:
     return [values[own], *values[:own], *values[own + 1 :]]
 
@@ -760,9 +755,6 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
 WithoutAdvice: TypeAlias = Literal["pass", "hold"]
 """What a pod does that has waited long enough while the service gave no answer: it runs alone on a
 whole GPU, or waits on."""
-
-# So long pods wait for others that are made together with them, before anybody is matched.
-_GATHER_S = 2.0
 
 MOST_KINDS = 40
 """Of the pods of one namespace that are looked at together, 820 pairs: half are the oldest, and of
@@ -859,7 +851,10 @@ class _Tenant:
 
     @property
     def left(self) -> float:
-        return self.most - self.cards.number_of(self.namespace)
+        # Less the GPUs that its pods hold, those of claims among them.
+        return self.most - sum(
+            card.pods[0].namespace == self.namespace for card in self.cards.held.values()
+        )
 
     def decide(self, pods: Sequence[Pod]) -> Iterator[PodDecision]:
         """Those that start together first, then each other one: alone, or why it waits."""
@@ -890,7 +885,8 @@ class _Tenant:
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
                 continue  # in the next rounds, when those who begin there have their shares
             start = offer.start(self.cards, answer)
-            if start is not None and self.round.now_s - start.pods[0].created_s >= _GATHER_S:
+            # Others that are made together with them have two seconds to come.
+            if start is not None and self.round.now_s - start.pods[0].created_s >= 2.0:
                 self.cards.take(start.place, start.given)
                 begun += [self.cards.held[start.place.key]] if offer.takes_gpu else []
                 yield start

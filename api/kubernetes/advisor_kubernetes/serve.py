@@ -66,11 +66,8 @@ from advisor_kubernetes.pairing import (
     Stay,
     Write,
     added,
-    read_node,
-    read_pod,
     requested,
     unfinished,
-    writes_of,
 )
 from advisor_node.advice import Advice, Answer, NoAnswer, Question
 
@@ -405,7 +402,7 @@ class Choosing:
         self._leading.set(leads)
         if self._synced:
             self._before, self._now = self._now, {}
-            nodes = self._read(self._nodes_seen.objects(), read_node)
+            nodes = self._read(self._nodes_seen.objects(), Node.read)
             there = [gpu.key for node in nodes for gpu in node.gpus]
             self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
@@ -428,6 +425,7 @@ class Choosing:
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         allowed, unread = gpus_allowed(self._quotas_seen.objects())
+        others = grouped(self._others_seen.objects(), lambda item: str(item["node"]))
         decisions = Round(
             pods=pods,
             nodes=self._agents.heard(nodes, now),
@@ -436,7 +434,10 @@ class Choosing:
             policy=self._policy,
             allowed=allowed,
             unread=unread,
-            others=_by_node(self._others_seen.objects()),
+            others={
+                node: functools.reduce(added, (item["requested"] for item in there))
+                for node, there in others.items()
+            },
             left_alone=self._left_alone,
         ).decide()
         for decision in decisions:
@@ -444,10 +445,10 @@ class Choosing:
                 self._events.say_it_waits(decision.pod, decision.why, held_up=decision.held_up)
                 continue
             outcome = "joined" if decision.beside else "alone"
-            self._write(writes_of(decision), "paired" if len(decision.pods) > 1 else outcome)
+            self._write(decision.writes(), "paired" if len(decision.pods) > 1 else outcome)
 
     def _pods(self) -> list[Pod]:
-        return self._read(self._pods_seen.objects(), read_pod)
+        return self._read(self._pods_seen.objects(), Pod.read)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
@@ -501,36 +502,26 @@ def _asked_of_node(item: Object) -> Object:
     }
 
 
-def _by_node(items: Iterable[Object]) -> Mapping[str, Mapping[str, float]]:
-    return {
-        node: functools.reduce(added, (item["requested"] for item in there))
-        for node, there in grouped(items, lambda item: str(item["node"])).items()
-    }
-
-
 PATIENCE_S = 1.0
 """Of the 2 s that the API server waits; a pod without advice is as it came."""
 
 
-class Adviser:
-    """One question at a time; answers are kept for a minute."""
+def adviser(client: Client) -> Advise:
+    """Asks one question at a time, and keeps answers for a minute.
 
-    def __init__(self, client: Client) -> None:
-        self._advice = Advice(client)
-        self._lock = threading.Lock()
+    There is none where the service is away or has too much to do.
+    """
+    advice, lock = Advice(client), threading.Lock()
 
-    def __call__(self, question: Question) -> Answer:
-        """The answer; none where the service is away or has too much to do."""
-        if not self._lock.acquire(timeout=PATIENCE_S / 2):
+    def advise(question: Question) -> Answer:
+        if not lock.acquire(timeout=PATIENCE_S / 2):
             return NoAnswer("too much is asked at once")
         try:
-            return self._advice.answers([question])[question]
+            return advice.answers([question])[question]
         finally:
-            self._lock.release()
+            lock.release()
 
-
-# The API server takes objects of 1.5 MiB by default; an update has the old one, too.
-_POD = Most(7 * 512 * 1024, 200_000)
+    return advise
 
 
 class _Gate(Gate):
@@ -554,13 +545,14 @@ class _Gate(Gate):
 
 
 def create_app(
-    options: ServeOptions, choosing: Choosing, adviser: Advise, host_paths: Sequence[str] = ()
+    options: ServeOptions, choosing: Choosing, advise: Advise, host_paths: Sequence[str] = ()
 ) -> Starlette:
     """The application; its lifespan starts and ends the chooser."""
     metrics = choosing.metrics
 
     def most_of(path: str) -> Most:
-        return _POD if path == "/mutate" else QUESTION
+        # The API server takes objects of 1.5 MiB by default; an update has the old one, too.
+        return Most(7 * 512 * 1024, 200_000) if path == "/mutate" else QUESTION
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -569,7 +561,7 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/mutate", _mutate(choosing, adviser, host_paths), methods=["POST"]),
+            Route("/mutate", _mutate(choosing, advise, host_paths), methods=["POST"]),
             _get("/healthz", lambda: _state(choosing.lives, "the chooser has stopped")),
             _get("/readyz", lambda: _state(choosing.ready, "the cluster was not listed yet")),
             _get("/metrics", lambda: Response(metrics.text(), media_type=_PLAIN)),
@@ -592,13 +584,13 @@ def create_app(
 
 
 def _mutate(
-    choosing: Choosing, adviser: Advise, host_paths: Sequence[str]
+    choosing: Choosing, advise: Advise, host_paths: Sequence[str]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         body = await request.body()
         answer = functools.partial(
             review, read_object(body), choosing.username, host_paths,
-            is_full=choosing.is_full, advise=adviser,
+            is_full=choosing.is_full, advise=advise,
         )  # fmt: skip
         # All others ask nobody, and take a millisecond.
         asks = names.PLACED_BY.encode() in body

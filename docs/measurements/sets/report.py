@@ -17,7 +17,7 @@ from rich.console import Console
 from rows import Campaign, campaigns
 
 from advisor.core.records import FILLS_PERCENT, HEAT
-from advisor_profiling.reports import SetResult, set_results, set_table, sharing_text
+from advisor_profiling.reports import SetResult, set_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def rows_of(campaign: Campaign) -> list[Row]:
     cool = [point for point in campaign.sets if HEAT not in point.flags]
     return [
         Row(result, sum(part.job in filling for part in result.parts), campaign.gpu_model)
-        for result in set_results(cool, campaign.alone)
+        for result in SetResult.of(cool, campaign.alone)
     ]
 
 
@@ -78,7 +78,7 @@ def class_of(row: Row) -> str:
     """By how many of its jobs fill the card, how many there are, and how they share it."""
     many = len(row.result.parts)
     size = "2" if many == 2 else "3 or 4" if many < 5 else "5 to 7"
-    return f"{row.fill} of {size} fill, {sharing_text(row.result)}"
+    return f"{row.fill} of {size} fill, {row.result.sharing}"
 
 
 def _range(values: Sequence[float], digits: int) -> str:

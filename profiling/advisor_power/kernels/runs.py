@@ -38,7 +38,7 @@ from advisor_power.sensor.analysis import slope
 from advisor_power.sensor.recording import Poller
 from advisor_power.sensor.trace import MEMORY
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
-from advisor_profiling.window import CounterTick, next_tick
+from advisor_profiling.window import CounterTick
 
 # Student's t for 95 %, by degrees of freedom from 1 on.
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -671,7 +671,7 @@ class LiveKernelBench:
 
     def tick(self) -> CounterTick | None:
         """Wait for a change of the energy counter; None where there is none in time."""
-        return next_tick(self.worker.source, time.monotonic, 1.0, lambda: time.sleep(0.005))
+        return CounterTick.next(self.worker.source, time.monotonic, 1.0, lambda: time.sleep(0.005))
 
     def _stranger(self) -> str:
         return "another process on the GPU" if self.worker.later_strangers() else ""

@@ -45,12 +45,9 @@ from advisor_profiling.window import (
     WindowInputs,
     WindowResult,
     WindowRules,
-    failed_point,
     measure,
     measure_idle,
-    part_of,
     solo,
-    to_point,
     together,
 )
 
@@ -569,8 +566,7 @@ def _part(
             fix="give it more time with --window",
         )
     p50_ms, p99_ms = window.latencies[slot]
-    return part_of(
-        spec,
+    return spec.part(
         units=process.granted.units,
         rate=rate.mean,
         rate_stderr=rate.stderr,
@@ -715,7 +711,7 @@ class _Task:
         if len(failure.target.specs) > 1:
             moment = self._testbed.clock.utc()
             reason = failure.reason or failure.error
-            self._store.add([failed_point(failure.target, self._conditions, moment, reason)])
+            self._store.add([failure.target.failed(self._conditions, moment, reason)])
 
     def _start(self, specs: Sequence[ProcessSpec]) -> list[ProcessSpec]:
         """Bring the pool to these processes; those that had to be started."""
@@ -800,7 +796,7 @@ class _Task:
         self.measuring_s += self._testbed.clock.now_s() - begun_s
         self._rest(target)
         self._testbed.check_alive()
-        point = to_point(_judged(result, self._right), self._conditions)
+        point = _judged(result, self._right).point(self._conditions)
         # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])

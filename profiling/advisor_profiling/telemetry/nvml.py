@@ -34,9 +34,6 @@ _pynvml: Any = importlib.import_module("pynvml")
 # Not supported by the GPU, not in this driver's library, no data: a reading that is None.
 _NOT_AVAILABLE = frozenset({3, 13, 21})
 
-# Of `nvmlDeviceGetMemoryInfo`: the answer that tells used memory from the driver's own.
-_MEMORY_V2: int = _pynvml.nvmlMemory_v2
-
 _ADVICE: dict[int, tuple[str, str]] = {
     1: ("NVML is not initialised", "do not use a source after it was closed"),
     4: (
@@ -292,7 +289,8 @@ def held_mib(uuid: str) -> float | None:
     `MEMORY_USED` has what the driver keeps for itself in it, too (`nvmlMemory_v2_t`).
     """
     with nvml_session():
-        return _memory_used_mib(_find(uuid), _MEMORY_V2)
+        # This version of the answer tells used memory from the driver's own.
+        return _memory_used_mib(_find(uuid), _pynvml.nvmlMemory_v2)
 
 
 def busy_percent(uuid: str) -> float | None:

@@ -17,7 +17,7 @@ from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
 from advisor_profiling import attached
-from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, find_told, watch
+from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, watch
 from advisor_profiling.window import VirtualClock
 
 US, ANOTHER = (os.getpid(),), (os.getppid(),)
@@ -63,7 +63,7 @@ def port() -> Generator[int]:
 def test_the_page_of_a_server_is_on_its_own_port(port: int, options: tuple[str, ...]) -> None:
     """The port of the command line, or another one, as a config file may set it."""
     words = [word.format(port=port) for word in options]
-    told = find_told(US, ("vllm", "serve", "m", *words), ProgressSettings())
+    told = ToldProgress.find(US, ("vllm", "serve", "m", *words), ProgressSettings())
     assert told is not None
     assert told.progress.url == f"http://127.0.0.1:{port}/metrics"
     counts = list[float | None]()
@@ -76,10 +76,12 @@ def test_a_page_of_another_process_is_not_read(port: int) -> None:
     """Though the command line names its port; nor where the program is no server."""
     command = ("vllm", "serve", "m", "--port", f"{port}")
     training = ("/envs/vllm/bin/python", "train.py", "--port", f"{port}")
-    assert find_told(ANOTHER, command, ProgressSettings()) is None
-    assert find_told(US, training, ProgressSettings()) is None
+    assert ToldProgress.find(ANOTHER, command, ProgressSettings()) is None
+    assert ToldProgress.find(US, training, ProgressSettings()) is None
     with pytest.raises(InputError, match="no port on which the process listens"):
-        find_told(ANOTHER, command, ProgressSettings(counter="vllm:generation_tokens_total"))
+        ToldProgress.find(
+            ANOTHER, command, ProgressSettings(counter="vllm:generation_tokens_total")
+        )
 
 
 def test_a_reason_in_the_progress_file_is_that_of_the_look(
@@ -91,7 +93,7 @@ def test_a_reason_in_the_progress_file_is_that_of_the_look(
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
     monkeypatch.setattr(attached, "environment_of", lambda _pid: os.environ)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     Progress().uncounted("HTTP 500")
-    told = find_told(US, ("server",), ProgressSettings())
+    told = ToldProgress.find(US, ("server",), ProgressSettings())
     assert told is not None
     with pytest.raises(JobError, match="HTTP 500"):
         told.read()
@@ -154,7 +156,7 @@ def test_output_that_starts_again_is_counted_on(
     log.write_text("step 1\nstep 2\n")
     monkeypatch.setattr(attached, "_outputs", lambda _pids: [log])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     both = [
-        find_told(US, ("train",), ProgressSettings(pattern=pattern))
+        ToldProgress.find(US, ("train",), ProgressSettings(pattern=pattern))
         for pattern in (r"step (\S+)", "step")
     ]
     assert [told and told.read() for told in both] == [2, 2]

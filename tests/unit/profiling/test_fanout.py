@@ -16,15 +16,7 @@ from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.settings import read_settings
 from advisor_data import open_store
 from advisor_profiling import fanout
-from advisor_profiling.fanout import (
-    Ended,
-    FanOut,
-    Shard,
-    hand_out,
-    on_this_host,
-    run_everywhere,
-    run_shard,
-)
+from advisor_profiling.fanout import Ended, FanOut, Shard, hand_out, on_this_host, run_everywhere
 
 GOOD = json.dumps({"measured": 3})
 
@@ -85,7 +77,7 @@ def host_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HostOf:
 
     def make(*children: Child, cores: int = 8) -> Host:
         host = Host(children, tmp_path / "points.db")
-        monkeypatch.setattr(fanout, "start_shard", host.start)
+        monkeypatch.setattr(Shard, "start", lambda *asked: host.start(*asked))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         monkeypatch.setattr(fanout, "physical_cores", lambda: groups(cores))
         return host
 
@@ -247,7 +239,7 @@ def test_whole_lines_are_passed_on_as_they_come(shards: list[Shard]) -> None:
 def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends its jobs in the safe order, and is waited for."""
     child = Child()
-    monkeypatch.setattr(fanout, "start_shard", lambda *_: child)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(Shard, "start", lambda *_: child)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt
@@ -262,7 +254,7 @@ def test_ctrl_c_ends_all(shards: list[Shard], monkeypatch: pytest.MonkeyPatch) -
 def test_a_node_that_cannot_do_a_shard_says_what_is_missing(shards: list[Shard]) -> None:
     """A folder that it does not see, or a GPU that nobody gave."""
     with pytest.raises(InputError, match="names one"):
-        run_shard(shards[0], {"CUDA_VISIBLE_DEVICES": ""})
+        shards[0].run({"CUDA_VISIBLE_DEVICES": ""})
     shards[0].folder.rmdir()
     with pytest.raises(InputError, match=r"has no folder .*set ADVISOR_HOME"):
-        run_shard(shards[0], {"CUDA_VISIBLE_DEVICES": UUID})
+        shards[0].run({"CUDA_VISIBLE_DEVICES": UUID})

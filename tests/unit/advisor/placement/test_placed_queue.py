@@ -22,7 +22,7 @@ from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served, violations
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
-from advisor.placement.pairs import QueuePairs, Schedule, scheduled
+from advisor.placement.pairs import QueuePairs, Schedule
 from advisor.placement.placing import (
     LEVELS,
     MOST_KINDS,
@@ -33,9 +33,6 @@ from advisor.placement.placing import (
     Pool,
     SetAnswers,
     Sets,
-    make_placing,
-    many_alone,
-    set_answers,
 )
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
@@ -121,7 +118,7 @@ def queue_of(
     )
     pool = dataclasses.replace(pool, ask=_asking(pool, by or Told()))
     kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
-    return make_placing(kinds, [pool], objective, prices, [order.index(one) for one in queue])
+    return Placing.of(kinds, [pool], objective, prices, [order.index(one) for one in queue])
 
 
 def _asking(pool: Pool, by: Any) -> Any:
@@ -332,7 +329,7 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
     """3, 2, 2 and 1 h on two GPUs end after 4 h, and the short ones need not wait for the long."""
     placing = queue_of([("a", hours * HOUR_S) for hours in (3, 2, 2, 1)], 2)
     alone = QueuePairs(placing).alone
-    found = scheduled([alone[kind] for kind in placing.queue], placing)
+    found = Schedule.of([alone[kind] for kind in placing.queue], placing)
     assert found.makespan_s == 4 * HOUR_S
     runs = [(run.gpu, run.start_s / HOUR_S) for run in found.runs]
     assert (runs, found.idle_j) == ([(0, 1), (1, 0), (1, 2), (0, 0)], 0)
@@ -411,7 +408,7 @@ def placing_of(
         idle_power_w=70.0,
         **pool,
     )
-    return make_placing(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
+    return Placing.of(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
 
 
 @some.composite
@@ -492,7 +489,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
         plan = place(placing, time_limit_s=60.0)  # reached on no machine
     except NoSplitError:
         return
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     assert plan.bound <= brute_force(answers, searched) * (1 + 1e-9)
     if not plan.waiting:
         best = brute_force(answers, lambda answers, kinds: [answers.of(kinds)])
@@ -546,7 +543,7 @@ def test_no_set_gains_more_than_a_search_says(
 
     Nor does any gain more than was said of each set that it grew from.
     """
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
     looking = SetSearch(answers, worth, card_worth, closely=closely)
@@ -596,14 +593,13 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
         dataclasses.replace(p, doubt=np.full((2, len(p.shares)), dice.choice([0.0, 0.2])))
         for p in profiles
     ]
-    many = many_alone(profiles)
     kinds: list[int] = sorted(dice.integers(0, 4, jobs).tolist())
     seats = np.array([kinds + [4] * (MOST_JOBS - jobs)])
-    speed, low_end, watts = many.at(seats, np.array([level]))
     placing = placing_of(
         [(p, 7) for p in profiles], 1, limits=Request(policy=Policy(min_speed=0.0))
     )
-    answers = SetAnswers(placing, 0, (0, 1, 2, 3), many)
+    answers = SetAnswers(placing, 0)
+    speed, low_end, watts = answers.many.at(seats, np.array([level]))
     (cost,) = answers.costs(
         Sets(
             rows=seats,
@@ -628,7 +624,7 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
 @few
 @given(placings(of_pairs=[Asking()]))
 def test_what_pairs_cost_at_least(placing: Placing) -> None:
-    answers = set_answers(placing, 0)
+    answers = SetAnswers(placing, 0)
     pairs = np.argwhere(answers.two.roughly)
     answers.two.look_at(pairs)
     assert not answers.two.roughly.any()
@@ -711,7 +707,7 @@ def test_a_job_that_one_gpu_model_cannot_run(aim: str, prices: Prices | None) ->
         Pool(gpu_model=model, gpus=2, profiles=of, limits=Request(), idle_power_w=70.0)
         for model, of in (("new", (None, both)), (one.gpu_model, (one, both)))
     ]
-    placing = make_placing([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
+    placing = Placing.of([Kind(name="a", count=2), Kind(name="b", count=2)], pools, aim, prices)
     assert np.isfinite(placing.lag).all()
     plan = place(placing)
     assert plan.seated == 4
@@ -728,10 +724,10 @@ def test_what_cannot_be_placed_is_refused() -> None:
         idle_power_w=70.0,
     )
     with pytest.raises(InputError, match="not placed by max-min"):
-        make_placing(kinds, [pool], "max-min")
+        Placing.of(kinds, [pool], "max-min")
     with pytest.raises(InputError, match="no prices"):
-        make_placing(kinds, [pool], "cost")
+        Placing.of(kinds, [pool], "cost")
     with pytest.raises(InputError, match="no profile"):
-        make_placing(kinds, [dataclasses.replace(pool, profiles=(None,))], "energy-efficiency")
+        Placing.of(kinds, [dataclasses.replace(pool, profiles=(None,))], "energy-efficiency")
     with pytest.raises(NoSplitError, match="a cannot be placed"):
-        place(make_placing(kinds, [pool], "energy-efficiency"))
+        place(Placing.of(kinds, [pool], "energy-efficiency"))

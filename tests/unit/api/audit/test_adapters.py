@@ -12,7 +12,7 @@ from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
 from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
-from advisor_audit.audit import read_all
+from advisor_audit.audit import Pages
 from advisor_audit.owners import Owner
 from advisor_audit.sources import (
     CLOCK,
@@ -238,7 +238,7 @@ def opened(url: str) -> Prometheus:
 
 def check(source: SeriesFile | Prometheus, folder: Path, wanted: Wanted) -> None:
     folder.mkdir()
-    pages = read_all(source, "namespace", folder, lambda _done, _total: None)
+    pages = Pages.read(source, "namespace", folder, lambda _done, _total: None)
     found = [one for n in range(len(pages.pages)) for one in pages.segments(n) if one.owner]
     gpu, model, owner, means = wanted
     assert {(one.gpu, one.model, one.owner and one.owner.name) for one in found} == {
@@ -295,7 +295,7 @@ def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:
     also = f'DCGM_FI_DEV_FB_USED{{UUID="{NULL_GPU}",modelName="{H100}",pod="a"}} 19000\n'
     rows = [row for page in (AMD, NVIDIA_SMI, JOBSTATS, also) for row in samples(page)]
     with metrics_server(rows) as server:
-        pages = read_all(opened(server.url), "all", tmp_path, lambda _done, _total: None)
+        pages = Pages.read(opened(server.url), "all", tmp_path, lambda _done, _total: None)
     found = {one.gpu: one for one in pages.segments(0) if one.owner}
     assert {gpu: one.means[POWER] for gpu, one in found.items()} == pytest.approx(
         {gpu: means[POWER] for gpu, _, _, means in (PAGES[n][1] for n in TOGETHER)}
@@ -306,7 +306,7 @@ def test_a_site_of_several_exporters_is_read_whole(tmp_path: Path) -> None:
 def states(source: SeriesFile | Prometheus, folder: Path) -> dict[tuple[str, str], float]:
     """Watts of each GPU in each state, but where nothing was seen."""
     folder.mkdir(exist_ok=True)
-    pages = read_all(source, "namespace", folder, lambda _done, _total: None)
+    pages = Pages.read(source, "namespace", folder, lambda _done, _total: None)
     found = [one for n in range(len(pages.pages)) for one in pages.segments(n)]
     return {(one.gpu, one.state): one.means[POWER] for one in found if one.state != "unseen"}
 

@@ -3,8 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,18 +16,9 @@ from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
 from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
 from advisor_audit.owners import FAMILIES, Owner
-from advisor_audit.packing import (
-    Packer,
-    SeenKind,
-    Survey,
-    Walk,
-    Walked,
-    Workload,
-    make_packer,
-    workload_of,
-)
-from advisor_audit.phases import LeftOut, Segment, SourceFacts, Watched, gpu_pages, segments
-from advisor_audit.sources import Series, metrics_for
+from advisor_audit.packing import Packer, SeenKind, Survey, Walk, Workload
+from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
+from advisor_audit.sources import Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.one_window import bundled_head
 
@@ -43,7 +35,7 @@ def profiles() -> list[Profile]:
 def packer(profiles: Sequence[Profile]) -> Packer:
     kinds = [SeenKind(MODEL, profile.job, False, ()) for profile in profiles]
     limits = Request(memory_mib=CARD_MIB)
-    return make_packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)
+    return Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)
 
 
 @given(counts=st.dictionaries(st.integers(0, 23), st.integers(1, 9), min_size=1, max_size=8))
@@ -82,7 +74,7 @@ def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float 
 
 def packed(
     segments: Sequence[Segment], within: str = "namespace", hours: int = 4, worlds: int = 0
-) -> tuple[Walked, SavedInWorlds | None]:
+) -> tuple[Walk, SavedInWorlds | None]:
     """What was packed, and what is saved in worlds."""
     survey = Survey()
     survey.add_page(segments)
@@ -93,18 +85,18 @@ def packed(
 
     def packers(profiles: Sequence[Profile]) -> dict[str, Packer]:
         limits = Request(memory_mib=CARD_MIB)
-        return {MODEL: make_packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)}
+        return {MODEL: Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)}
 
     told = packers(survey.profiles(kinds, bundled_head()))
     numbers = {kind: n for n, kind in enumerate(kinds)}
-    walk = Walk(survey, told, numbers, within, Walked(900.0, every=4))
+    walk = Walk(survey, told, numbers, within, 900.0, every=4)
     walk.page(segments, 0.0, hours * HOUR_S)
     guesses = survey.guesses(kinds, bundled_head())
     in_worlds = (packers(guesses(world)) for world in range(worlds))
-    return walk.walked, saved(walk.walked, told, in_worlds) if worlds else None
+    return walk, saved(walk, in_worlds) if worlds else None
 
 
-def walked(segments: Sequence[Segment], within: str = "namespace") -> Walked:
+def walked(segments: Sequence[Segment], within: str = "namespace") -> Walk:
     return packed(segments, within)[0]
 
 
@@ -141,7 +133,7 @@ def test_ranges_are_of_worlds() -> None:
     seen = {"gpu_busy_percent": 15.0, "memory_busy_percent": 8.0, "sm_clock_mhz": 1980.0}
     seen |= {"power_w": 180.0, "memory_used_mib": 6000.0}
     owners = [Owner("team", f"job{n}", "c") for n in range(6)]
-    team = [replace(segment(n, one, 0, 4), means=seen) for n, one in enumerate(owners)]
+    team = [segment(n, one, 0, 4)._replace(means=seen) for n, one in enumerate(owners)]
     walked, found = packed(team, worlds=6)
     assert found
     freed_h = sum(h * (len(key.members) - 1) for key, h in walked.hours.items())
@@ -161,7 +153,7 @@ def test_pods_of_one_workload_have_one_name() -> None:
         "bert-train": "bert-train",
         "job 4711": "job 4711",
     }
-    assert {name: workload_of(Owner("", name)).name for name in names} == names
+    assert {name: Workload.of(Owner("", name)).name for name in names} == names
 
 
 def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None:
@@ -175,8 +167,8 @@ def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None
 
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
     one = segment(0, Owner("team", "job"), 0, 1)
-    one = replace(
-        one, model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}
+    one = one._replace(
+        model="none", means={**one.means, "memory_used_mib": 0, "memory_free_mib": 0}
     )
     survey = Survey()
     survey.add_page([one])
@@ -214,13 +206,15 @@ def rows(
     ]
 
 
-def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> SourceFacts:
-    return SourceFacts(
-        metrics=metrics_for({one.metric for one in series}),
-        within="namespace",
-        carriers=frozenset(carriers),
-        families=FAMILIES,
-        step_s=STEP_S,
+def site_of(series: Sequence[Series], carriers: Sequence[str] = ()) -> Source:
+    return cast(
+        "Source",
+        SimpleNamespace(
+            metrics=metrics_for({one.metric for one in series}),
+            carriers=frozenset(carriers),
+            families=FAMILIES,
+            step_s=STEP_S,
+        ),
     )
 
 
@@ -235,9 +229,9 @@ def found(
     site = site_of(series, carriers)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
-        pages = gpu_pages(series, site, a * STEP_S, b - a)
+        pages = gpu_pages(series, site, "namespace", a * STEP_S, b - a)
         for page in pages.values():
-            result += segments(page, watched, a * STEP_S, STEP_S)
+            result += segments(page, watched)
     return result
 
 
@@ -281,8 +275,8 @@ def test_one_impossible_sample_costs_itself_alone(name: str, bad: float, without
 
 
 def _page_of(series: Sequence[Series]) -> tuple[list[Segment], LeftOut]:
-    pages = gpu_pages(series, site_of(series), 0.0, 30)
-    return [*segments(pages["GPU-1"], Watched(), 0.0, STEP_S)], pages["GPU-1"].left_out
+    pages = gpu_pages(series, site_of(series), "namespace", 0.0, 30)
+    return [*segments(pages["GPU-1"], Watched())], pages["GPU-1"].left_out
 
 
 def test_start_pause_change_and_end() -> None:

@@ -12,7 +12,7 @@ from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.predict.one_window import BUSY
-from advisor_audit.audit import Pages, read_all
+from advisor_audit.audit import Pages
 from advisor_audit.sources import (
     METRICS,
     TOKEN,
@@ -74,7 +74,7 @@ def open_source(
 
 def read(source: Prometheus | SeriesFile, folder: Path) -> Pages:
     folder.mkdir(exist_ok=True)
-    return read_all(source, "namespace", folder, lambda _done, _total: None)
+    return Pages.read(source, "namespace", folder, lambda _done, _total: None)
 
 
 def merged(pages: Pages) -> set[tuple[str, str, float, float]]:
@@ -145,7 +145,7 @@ def test_interrupted_reading_goes_on(server: MetricsServer, tmp_path: Path) -> N
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        read_all(source, "namespace", tmp_path, interrupt)
+        Pages.read(source, "namespace", tmp_path, interrupt)
     server.asked.clear()
     assert merged(read(source, tmp_path)) == WANTED
     assert len(server.asked) == 3
@@ -268,7 +268,7 @@ def test_kept_series_are_the_same_again(server: MetricsServer, tmp_path: Path) -
     first, again = tmp_path / "first", tmp_path / "again"
     first.mkdir()
     with (tmp_path / "kept.jsonl").open("wb") as file:
-        pages = read_all(open_source(server), "namespace", first, lambda _d, _t: None, file)
+        pages = Pages.read(open_source(server), "namespace", first, lambda _d, _t: None, file)
     assert merged(read(SeriesFile(tmp_path / "kept.jsonl", step_s=STEP_S), again)) == merged(pages)
 
 

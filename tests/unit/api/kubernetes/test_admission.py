@@ -18,7 +18,7 @@ from advisor.errors import InputError
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import review
 from advisor_kubernetes.cluster import read_object
-from advisor_kubernetes.pairing import GpuSlot, Node, Start, read_pod, writes_of
+from advisor_kubernetes.pairing import GpuSlot, Node, Pod, Start
 from advisor_node.advice import Answer, Apart, Question, Together
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/kubernetes"
@@ -561,10 +561,10 @@ def decided() -> dict[str, Any]:
     for number, pod in enumerate((first, second)):
         pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": "1"}
     node = Node(name="n", labels={"kubernetes.io/hostname": "n"}, taints=(), gpus=())
-    pods = (read_pod(first), read_pod(second))
+    pods = (Pod.read(first), Pod.read(second))
     place = GpuSlot(key="GPU-1", model="NVIDIA H200", node=node)
     pair = Start(pods=pods, shares=("26", "50"), memory_mib=(1000, 2000), place=place, why="26/50")
-    return merged(first, writes_of(pair)[0].body)
+    return merged(first, pair.writes()[0].body)
 
 
 @pytest.mark.slow

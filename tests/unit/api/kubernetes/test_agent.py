@@ -26,7 +26,6 @@ from advisor.settings import read_settings
 from advisor_kubernetes import names
 from advisor_kubernetes.agent import (
     MOST_CONNECTIONS,
-    AgentMetrics,
     AgentOptions,
     GpuHours,
     MetricsServer,
@@ -37,7 +36,7 @@ from advisor_kubernetes.agent import (
     run_agent,
 )
 from advisor_kubernetes.cluster import NODES
-from advisor_node.room import read_progress
+from advisor_node.room import ProgressReading
 from advisor_profiling.telemetry import nvml
 
 UID = "0f8b1a52-3c0e-4d57-9d3c-5b1e8a7f6c21"
@@ -133,7 +132,7 @@ def test_a_job_makes_its_file_where_the_agent_looks(
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
     JobProgress().add(3, value=math.nan)
     JobProgress()  # another process of the job begins with what is there
-    found = some(read_progress(file))
+    found = some(ProgressReading.read(file))
     assert (found.steps, found.reported.not_finite) == (3, 1)
     assert [path.name for path in file.parent.iterdir()] == ["progress"]
 
@@ -147,7 +146,7 @@ def test_nothing_in_a_folder_of_a_pod_is_followed(
     place = progress_file(tmp_path, UID)
     place.parent.mkdir(parents=True)
     make(place)
-    assert read_progress(place) is None
+    assert ProgressReading.read(place) is None
 
 
 GPU = Gpu(uuid="GPU-1", model="H", units_total=132)
@@ -192,7 +191,7 @@ def test_a_node_whose_driver_is_gone_has_no_gpu(api: KubeApi, tmp_path: Path) ->
 
 def test_silent_connections_take_neither_threads_nor_places() -> None:
     """Any pod may open them; the kubelet would take an agent that does not answer for dead."""
-    server, before = MetricsServer(AgentMetrics(), "127.0.0.1", 0), threading.active_count()
+    server, before = MetricsServer("127.0.0.1", 0), threading.active_count()
     try:
         with ExitStack() as open_ones:
             for _ in range(2 * MOST_CONNECTIONS):

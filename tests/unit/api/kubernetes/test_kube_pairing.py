@@ -46,10 +46,7 @@ from advisor_kubernetes.pairing import (
     Stay,
     WithoutAdvice,
     Write,
-    read_node,
-    read_pod,
     unfinished,
-    writes_of,
 )
 from advisor_kubernetes.serve import SILENT_S, Agents, Ages, Events, Lease, gpus_allowed
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
@@ -74,11 +71,11 @@ def held(pod: dict[str, Any], age_s: float = 5.0) -> dict[str, Any]:
 
 
 def waiting(name: str, job: str, **more: Any) -> Pod:
-    return read_pod(stored(name, job, **more))
+    return Pod.read(stored(name, job, **more))
 
 
 def node(name: str, *uuids: str, **more: Any) -> Node:
-    return read_node(node_of(name, *uuids, **more))
+    return Node.read(node_of(name, *uuids, **more))
 
 
 def saves(**by_jobs: float) -> Mapping[frozenset[str], float]:
@@ -182,7 +179,7 @@ def test_pods_wait_a_moment_for_those_that_are_made_with_them() -> None:
 
 
 def running(pods: list[Pod], start: Start) -> list[Pod]:
-    bodies = {write.pod.uid: write.body for write in writes_of(start)}
+    bodies = {write.pod.uid: write.body for write in start.writes()}
     return [
         replace(pod, gates=(), given=bodies[pod.uid]["metadata"]["annotations"])
         if pod.uid in bodies
@@ -209,7 +206,7 @@ def test_a_third_pod_joins_two_that_run() -> None:
     join = only(Start, there, [gpu], saves(a_b_c=0.1))
     assert [pod.name for pod in join.pods] == ["c"]
     assert [pod.name for pod in join.beside] == ["a", "b"]
-    [write] = writes_of(join)
+    [write] = join.writes()
     # What it needs, with a margin, and of what nobody needs the part that is booked.
     bound_mib = 3512 + int(0.9 * (int(0.95 * 143771) - 1512 - 2512 - 3512))
     assert notes_of(write) == {
@@ -279,14 +276,14 @@ def test_processors_and_memory_of_nodes_are_counted() -> None:
     def greedy(name: str) -> Pod:
         pod = pod_of(name, name, max_wait_s="0")
         pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "60", "memory": "1Gi"}
-        return read_pod(held(pod))
+        return Pod.read(held(pod))
 
     def sized(name: str, *uuids: str) -> Node:
         item = node_of(name, *uuids)
         item["status"]["allocatable"] = {
             "cpu": "64", "memory": "8Gi", "pods": "110", names.SHARE_RESOURCE: "200",
         }  # fmt: skip
-        return read_node(item)
+        return Node.read(item)
 
     nodes = [sized("n", "GPU-1", "GPU-2"), sized("m", "GPU-3")]
     found = decided([greedy("a"), greedy("b"), greedy("c")], nodes, saves(a_b=0.3))
@@ -302,20 +299,20 @@ def test_a_pod_may_fill_a_node_to_the_last_tenth_of_a_processor() -> None:
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"]["containers"][0]["resources"]["requests"] |= {"cpu": "100m"}
     others = {"n": {"cpu": quantity("100m") + quantity("100m")}}
-    [found] = decided([read_pod(held(pod))], [read_node(item)], {}, others=others)
+    [found] = decided([Pod.read(held(pod))], [Node.read(item)], {}, others=others)
     assert isinstance(found, Start)
 
 
 def test_node_whose_device_plugin_offers_gpus_is_refused() -> None:
     item = node_of("n", "GPU-1")
     item["status"]["allocatable"] = {"nvidia.com/gpu": "8"}
-    refused = read_node(item)
+    refused = Node.read(item)
     assert refused.gpus == ()
     stay = only(Stay, [waiting("a", "a", max_wait_s="0")], [refused], {})
     assert "n: its device plugin offers 8 nvidia.com/gpu" in stay.why
     assert "make it again with advisor.dev/when-full: whole" in stay.why
     item["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
-    assert len(read_node(item).gpus) == 1
+    assert len(Node.read(item).gpus) == 1
 
 
 @pytest.mark.parametrize(("wishes", "work_s"), [({"expected_s": "60"}, 3600), ({}, None)])
@@ -342,10 +339,10 @@ def test_lengths_of_who_joins_and_of_who_runs_reach_the_service(
 ) -> None:
     questions: list[Question] = []
     item = stored("a", "a", age_s=5000, expected_s="3600")
-    start = only(Start, [read_pod(item)], [node("n", "GPU-1")], {})
+    start = only(Start, [Pod.read(item)], [node("n", "GPU-1")], {})
     if began_s is not None:
         item["status"] = {"startTime": datetime.fromtimestamp(NOW_S - began_s, UTC).isoformat()}
-    [a] = running([read_pod(item)], start)
+    [a] = running([Pod.read(item)], start)
     decided([a, waiting("b", "b", **joins)], [node("n", "GPU-1")], {}, seen=questions)
     assert [job.work_s for job in questions[0].jobs] == known
 
@@ -409,7 +406,7 @@ def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
     start, stay = decided(pods, [node("n", "GPU-1", "GPU-2")], {})
     assert isinstance(start, Start)
     assert isinstance(stay, Stay)
-    first = read_pod(merged(stored("a", "a"), writes_of(start)[0].body))
+    first = Pod.read(merged(stored("a", "a"), start.writes()[0].body))
     only(Stay, [first, other], [node("n", "GPU-1", "GPU-2")], {})
     mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, Policy(mixed_nodes=True))
     assert [type(decision) for decision in mixed] == [Start, Start]
@@ -496,7 +493,7 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: flo
 
 def test_pod_that_waited_long_enough_runs_alone() -> None:
     start = only(Start, [waiting("a", "a", age_s=61)], [node("n", "GPU-1")], {})
-    [write] = writes_of(start)
+    [write] = start.writes()
     assert write.body["metadata"]["annotations"][names.WHY] == start.why
     assert start.why == "alone on a whole GPU: no partner came"
     found = notes_of(write)
@@ -557,7 +554,7 @@ def test_pods_go_only_to_nodes_that_take_them(spec: dict[str, Any], fits: bool) 
     """A pod that is kept on a node which refuses it would wait for ever."""
     pod = pod_of("a", "a", max_wait_s="0")
     pod["spec"] |= spec
-    [found] = decided([read_pod(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
+    [found] = decided([Pod.read(held(pod))], [node("n", "GPU-1", taints=[TAINT])], {})
     assert isinstance(found, Start if fits else Stay)
 
 
@@ -575,7 +572,7 @@ def test_node_that_takes_nobody_has_no_gpus(
 ) -> None:
     item = node_of("n", "GPU-1") | fields
     item["metadata"] |= metadata
-    assert read_node(item).gpus == ()
+    assert Node.read(item).gpus == ()
 
 
 @pytest.mark.parametrize("text", ["{", "5", '[{"uuid": "x"}]', '{"a": 1}'])
@@ -583,14 +580,14 @@ def test_agent_that_writes_nonsense_is_an_error(text: str) -> None:
     item = node_of("n")
     item["metadata"]["annotations"][names.GPUS] = text
     with pytest.raises(InputError, match=r"advisor\.dev/gpus is not a list of GPUs"):
-        read_node(item)
+        Node.read(item)
 
 
 def given_pair(shares: tuple[str, str] = ("26", "50")) -> tuple[dict[str, Any], dict[str, Any]]:
     first, second = stored("a", "a"), stored("b", "b")
-    both = [read_pod(first), read_pod(second)]
+    both = [Pod.read(first), Pod.read(second)]
     given = replace(only(Start, both, [node("n", "GPU-1")], saves(a_b=0.2)), shares=shares)
-    return merged(first, writes_of(given)[0].body), second
+    return merged(first, given.writes()[0].body), second
 
 
 SHARES = st.floats(1, 100).map(lambda share: f"{share:.10g}")
@@ -601,7 +598,7 @@ SHARES = st.floats(1, 100).map(lambda share: f"{share:.10g}")
 def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str]) -> None:
     """Whatever was killed between the two patches, the second pod gets the other share."""
     first, second = given_pair(shares)
-    [write] = unfinished([read_pod(first), read_pod(second)], {"n": "n.example"})
+    [write] = unfinished([Pod.read(first), Pod.read(second)], {"n": "n.example"})
     found = notes_of(write)
     assert (found[names.SHARE_PERCENT], found[names.GPU_UUID], found[names.PARTNER]) == (
         shares[1], "GPU-1", "default/a",
@@ -613,7 +610,7 @@ def test_second_pod_can_be_written_from_the_first_alone(shares: tuple[str, str])
 def test_second_pod_is_given_to_nobody_else() -> None:
     first, second = given_pair()
     found = decided(
-        [read_pod(first), read_pod(second), waiting("c", "c")],
+        [Pod.read(first), Pod.read(second), waiting("c", "c")],
         [node("n", "GPU-1", "GPU-2")],
         saves(a_b=0.2, b_c=0.9),
     )
@@ -624,7 +621,7 @@ def test_second_pod_is_given_to_nobody_else() -> None:
 def test_nobody_joins_a_pod_whose_partner_is_still_to_be_written(left_alone: tuple[str]) -> None:
     """Else three would book 150 of a GPU, once the partner is written."""
     first, second = given_pair()
-    pods = [read_pod(first), read_pod(second), waiting("c", "c")]
+    pods = [Pod.read(first), Pod.read(second), waiting("c", "c")]
     [found] = decided(pods, [node("n", "GPU-1")], saves(a_c=0.9), left_alone=left_alone)
     assert isinstance(found, Stay)
 
@@ -633,7 +630,7 @@ def test_partner_that_can_never_be_written_is_given_to_others() -> None:
     """Not from what an earlier version wrote into the first, which had no memory in it."""
     first, second = given_pair()
     del first["metadata"]["annotations"][names.MEMORY_MIB]
-    pods = [read_pod(first), read_pod(second), waiting("c", "c")]
+    pods = [Pod.read(first), Pod.read(second), waiting("c", "c")]
     assert pairs(decided(pods, [node("n", "GPU-1", "GPU-2")], saves(b_c=0.9))) == [{"b", "c"}]
 
 
@@ -642,7 +639,7 @@ def test_second_pod_is_not_written_from_what_the_chooser_did_not_write(split: st
     """Forged while the webhook was away: a share that is none would mean no limit."""
     first, second = given_pair()
     first["metadata"]["annotations"][names.SPLIT] = split
-    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+    assert [*unfinished([Pod.read(first), Pod.read(second)], {})] == []
 
 
 @pytest.mark.parametrize(
@@ -660,29 +657,29 @@ def test_nothing_is_unfinished_where_the_pair_is_no_more(
     """A later pod of the same name is another pod; one of another tenant was never the partner."""
     first, second = given_pair()
     first, second = merged(first, of_first), merged(second, of_second)
-    assert [*unfinished([read_pod(first), read_pod(second)], {})] == []
+    assert [*unfinished([Pod.read(first), Pod.read(second)], {})] == []
 
 
 def test_patch_opens_our_gate_and_no_other() -> None:
     item = stored("a", "a", age_s=99)
     item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
-    start = only(Start, [read_pod(item)], [node("n", "GPU-1")], {})
-    after = merged(item, writes_of(start)[0].body)
+    start = only(Start, [Pod.read(item)], [node("n", "GPU-1")], {})
+    after = merged(item, start.writes()[0].body)
     assert after["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
     assert json.loads(json.dumps(after))["metadata"]["annotations"]["gpu-compute.portion"] == "1"
 
 
 def test_claim_is_a_place_of_its_own() -> None:
     items = [held(claimed(pod_of(name, name)), 9 - n) for n, name in enumerate("abc")]
-    found = decided([read_pod(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
+    found = decided([Pod.read(item) for item in items], [], saves(a_b=0.2, a_c=0.1))
     assert pairs(found) == [{"a", "b"}]
     assert isinstance(found[-1], Stay)
     assert isinstance(found[0], Start)
-    body = writes_of(found[0])[0].body
+    body = found[0].writes()[0].body
     assert "nodeSelector" not in body["spec"]
     assert names.GPU_UUID not in body["metadata"]["annotations"]
     # Its GPU is one of those that the quota of the namespace is for.
-    pods = [*running([read_pod(item) for item in items[:2]], found[0]), waiting("d", "d", age_s=99)]
+    pods = [*running([Pod.read(item) for item in items[:2]], found[0]), waiting("d", "d", age_s=99)]
     stay = only(Stay, pods, [node("n", "GPU-1")], {}, allowed={"default": 1})
     assert stay.why == "the quota of the namespace is for 1 GPU, and its pods hold as many"
 
@@ -717,7 +714,7 @@ def test_reasons_that_change_all_the_time_are_no_flood(monkeypatch: pytest.Monke
     api = Mock()
     told = Events(api)
     pods = (merged(admitted(pod_of(uid, uid)), {"metadata": {"uid": uid}}) for uid in "ab")
-    a, b = map(read_pod, pods)
+    a, b = map(Pod.read, pods)
 
     def messages() -> list[str]:
         return [call.args[1]["message"] for call in api.post.call_args_list]

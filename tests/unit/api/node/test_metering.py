@@ -49,11 +49,9 @@ from advisor_node.room import (
     Tenant,
     TenantMeter,
     TenantProof,
-    parse_progress,
-    reference_of,
 )
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon, tenancy
+from advisor_node.slurm.agent import GpuFolder, SlurmJob, UserDaemon
 
 UID, OTHER, THIRD = "11", "12", "13"
 SMALL = st.floats(0, 1e6, allow_nan=False)
@@ -64,7 +62,7 @@ SMALL = st.floats(0, 1e6, allow_nan=False)
 
 @given(st.binary(max_size=600))
 def test_any_bytes_are_read(data: bytes) -> None:
-    assert (parse_progress(data) is None) == (len(data) < 8)
+    assert (ProgressReading.parse(data) is None) == (len(data) < 8)
 
 
 # What is known of jobs
@@ -80,11 +78,11 @@ def solo(share: float, rate: float, **more: Any) -> SoloPoint:
 
 def test_a_reference_is_of_good_points_alone() -> None:
     whole = [solo(100, rate) for rate in (9, 10, 11)]
-    found = reference_of([*whole, solo(50, 6), solo(50, 1, flags=("failed",))])
+    found = Reference.of([*whole, solo(50, 6), solo(50, 1, flags=("failed",))])
     assert (found.rate, found.rate_unit) == (10, "images")
     assert (found.power_w, found.idle_power_w) == (400, 80)
     assert [found.rate_at(share) for share in (50, 75, 100, 20)] == [6, 8, 10, None]
-    assert reference_of([solo(50, 6)]) == Reference()
+    assert Reference.of([solo(50, 6)]) == Reference()
 
 
 def test_a_service_that_is_down_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +106,7 @@ def tenant(uid: str = UID, share_text: str = "50", state: State = "running") -> 
 
 
 def progress(steps: int) -> ProgressReading:
-    return some(parse_progress(steps.to_bytes(8, "little")))
+    return some(ProgressReading.parse(steps.to_bytes(8, "little")))
 
 
 HERE = GpuUsers(clients=frozenset({1}))
@@ -213,7 +211,7 @@ def test_a_server_that_empties_a_queue_is_in_no_mean_of_its_demand(
     meters = [TenantMeter(tenant(uid)) for uid in (UID, OTHER)]
     whole = solo(100, 60, offered_rate=60.0)
     for meter, points in zip(meters, ([solo(100, 10)], [whole]), strict=True):
-        meter.reference, meter.proof = reference_of(points), TenantProof(True, 66)
+        meter.reference, meter.proof = Reference.of(points), TenantProof(True, 66)
     answered = 1
 
     def go_on(now_s: int, rate: int) -> None:
@@ -415,7 +413,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     references = ReferenceCache(unreachable)
     made = Node(folder, cast("Room[SlurmJob]", None))
     made.room = Room(
-        daemon, cast("TelemetrySource", made), tenancy(daemon, folder), references,
+        daemon, cast("TelemetrySource", made), daemon.tenancy(), references,
         lambda: made.now_s,
     )  # fmt: skip
 
@@ -492,7 +490,7 @@ def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(lone: No
 def test_nothing_is_kept_of_a_job_that_was_profiled(
     lone: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = reference_of([solo(100, 10), solo(50, 6)])
+    known = Reference.of([solo(100, 10), solo(50, 6)])
     monkeypatch.setattr(ReferenceCache, "of", Mock(return_value=known))
     assert lone.look(100) == []
 
@@ -506,9 +504,9 @@ def test_a_job_that_counts_nothing_is_kept_by_its_watts(lone: Node) -> None:
     assert isinstance(point, SoloPoint)
     assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)
     whole = [solo(100, 10), solo(100, 30, flags=(SEEN,))]
-    assert reference_of(whole).rate == 10
-    assert reference_of(whole[1:]).rate == 30
-    assert reference_of([replace(point, job="gemm")]) == Reference(), "a window is no rate"
+    assert Reference.of(whole).rate == 10
+    assert Reference.of(whole[1:]).rate == 30
+    assert Reference.of([replace(point, job="gemm")]) == Reference(), "a window is no rate"
 
 
 def test_daemon_that_answers_late_makes_no_power(pair: Node) -> None:

@@ -14,15 +14,14 @@ from advisor.errors import InputError, SourceError
 from advisor.formats.job_file import seen_job
 from advisor_node.slurm.matching import _Matching  # pyright: ignore[reportPrivateUsage]
 from advisor_node.slurm.site import (
+    Partition,
     SiteSettings,
+    SlurmNode,
+    SlurmTask,
     ask,
     book_faults,
     command_of_script,
     parse_minutes,
-    read_nodes,
-    read_partitions,
-    read_queue,
-    read_settings_file,
 )
 
 PLAIN = ProgressSettings()
@@ -87,13 +86,13 @@ def test_what_the_books_would_not_see_is_named(change: dict[str, str], said: str
 
 def test_settings_that_are_not_there_are_installed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as raised:
-        read_settings_file(tmp_path / "advisor.conf")
+        SiteSettings.read(tmp_path / "advisor.conf")
     assert raised.value.why == "No such file or directory"
     assert "docs/slurm.md" in raised.value.fix
 
 
 def test_partitions_are_read() -> None:
-    part = read_partitions(Site())["p"]
+    part = Partition.by_name(Site())["p"]
     assert (part.is_default, part.one_user, part.most_min, part.default_min) == (
         True,
         True,
@@ -121,7 +120,7 @@ def test_nodes_are_read(gres: str, shared: bool, types: list[str]) -> None:
     site = Site()
     site.rows["nodes"] = [{"name": "n", "partitions": ["p"], "gres": gres, "cpus": 8,
                            "alloc_cpus": 3}]  # fmt: skip
-    node = read_nodes(site)["n"]
+    node = SlurmNode.by_name(site)["n"]
     assert (node.is_shared, node.free_cpus, node.partitions) == (shared, 5, ("p",))
     assert sorted(node.types) == types
 
@@ -151,7 +150,7 @@ def wrapped(number: int | None) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_waiting_job_is_read(newer: dict[str, Any]) -> None:
-    [job] = read_queue(Site(row(**newer)))
+    [job] = SlurmTask.queue(Site(row(**newer)))
     assert (job.key, job.undecided, job.eligible_s, job.limit_min, job.cpus) == (
         "7",
         True,
@@ -164,7 +163,7 @@ def test_a_waiting_job_is_read(newer: dict[str, Any]) -> None:
 def test_tasks_of_an_array_are_jobs() -> None:
     waits = row(array_job_id=9, array_task_string="1-3,7%2")
     runs = {"job_id": 10, "array_job_id": 9, "array_task_id": 0, "job_state": "RUNNING"}
-    jobs = read_queue(Site(waits, row(**runs, nodes="n1", gres_detail=["mps:30(IDX:1)"])))
+    jobs = SlurmTask.queue(Site(waits, row(**runs, nodes="n1", gres_detail=["mps:30(IDX:1)"])))
     assert [job.key for job in jobs] == ["9_0", "9_1", "9_2", "9_3", "9_7"]
     assert jobs[0].cards == {("n1", 1): 30}
 
@@ -189,14 +188,14 @@ NODES_24 = {"nodes": {"list": "n[1-2]", "allocation": [{"name": "n1"}, {"name": 
 def test_cards_of_running_jobs_are_read(
     fields: dict[str, Any], cards: dict[tuple[str, int], int]
 ) -> None:
-    [job] = read_queue(Site(row(**(RUNS | fields))))
+    [job] = SlurmTask.queue(Site(row(**(RUNS | fields))))
     assert (job.cards, job.named) == (cards, None)
 
 
 def test_nodes_of_later_versions_are_read() -> None:
     node = {"name": "n1", "partitions": ["p"], "gres": "gpu:2,mps:200", "cpus": 8, "alloc_cpus": 1}
     said = {"sinfo": {"sinfo": [{"nodes": {"total": 1}}]}, "scontrol": {"nodes": [node]}}
-    [found] = read_nodes(lambda *words: json.dumps(said[words[0]])).values()
+    [found] = SlurmNode.by_name(lambda *words: json.dumps(said[words[0]])).values()
     assert (found.gpus, found.is_shared, found.free_cpus) == (2, True, 7)
 
 
@@ -225,13 +224,13 @@ def test_limits_and_prices_of_a_type_of_gpu_count(weights: str, limit: str, said
      {"comment": "advisor:job=../a"}, {"comment": "advisor:job=a,share=30,counted=50"}],
 )  # fmt: skip
 def test_some_jobs_do_not_wait_for_us(more: dict[str, Any]) -> None:
-    assert not read_queue(Site(row(**more)))[0].undecided
+    assert not SlurmTask.queue(Site(row(**more)))[0].undecided
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "no"])
 def test_no_answer_in_json_is_said(text: str) -> None:
     with pytest.raises(SourceError, match="has no jobs"):
-        read_queue(lambda *_words: text)
+        SlurmTask.queue(lambda *_words: text)
 
 
 def test_a_command_that_fails_or_is_not_there_is_said() -> None:

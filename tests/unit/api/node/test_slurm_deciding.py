@@ -29,17 +29,7 @@ from advisor_node.advice import (
     weighed,
 )
 from advisor_node.slurm import agent
-from advisor_node.slurm.agent import (
-    GpuFolder,
-    SlurmAgent,
-    SlurmJob,
-    ended,
-    gpu_folders,
-    job_folders,
-    parse_status,
-    read_job,
-    run_agent,
-)
+from advisor_node.slurm.agent import GpuFolder, SlurmAgent, SlurmJob, parse_status, run_agent
 from advisor_node.slurm.matching import (
     GATHER_S,
     HOLD_S,
@@ -49,7 +39,7 @@ from advisor_node.slurm.matching import (
     QueueRound,
     with_places,
 )
-from advisor_node.slurm.site import Named, Partition, SlurmNode, SlurmTask, parse_comment
+from advisor_node.slurm.site import Named, Partition, SlurmNode, SlurmTask
 from advisor_profiling.telemetry import nvml
 
 NOW_S, WAIT_S = 100_000.0, 60.0
@@ -449,7 +439,7 @@ def job_folder(root: Path, number: str = "42", comment: str = "advisor:job=gemm"
     ],
 )  # fmt: skip
 def test_a_comment_names_a_job_or_none(text: str, job: str | None) -> None:
-    named = parse_comment(text)
+    named = Named.read(text)
     assert (named and named.job) == job
 
 
@@ -464,14 +454,14 @@ def test_a_comment_names_a_job_or_none(text: str, job: str | None) -> None:
 )  # fmt: skip
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="write advisor:job=NAME"):
-        parse_comment(text)
+        Named.read(text)
 
 
 @given(st.text())
 def test_any_comment_is_read_or_refused(text: str) -> None:
     for told in (text, f"advisor:{text}", f"advisor:job=a,share={text}"):
         try:
-            named = parse_comment(told)
+            named = Named.read(told)
         except InputError:
             continue
         assert named is None or (named.job.isascii() and 1 <= len(named.job) <= 100)
@@ -479,12 +469,12 @@ def test_any_comment_is_read_or_refused(text: str) -> None:
 
 
 def test_what_is_decided_takes_the_place_of_what_was_asked() -> None:
-    asked = some(parse_comment("run 7;Advisor:job=a,p99=40 v2"))
+    asked = some(Named.read("run 7;Advisor:job=a,p99=40 v2"))
     assert asked == Named(job="a", max_p99_ms=40.0)
     told = replace(asked, share_text="26.5", counted=34, memory_mib=2512)
     comment = told.in_comment("run 7;Advisor:job=a,p99=40 v2")
     assert comment == "run 7;advisor:job=a,p99=40,share=26.5,counted=34,memory=2512 v2"
-    assert parse_comment(comment) == told
+    assert Named.read(comment) == told
 
 
 # Records
@@ -492,10 +482,10 @@ def test_what_is_decided_takes_the_place_of_what_was_asked() -> None:
 
 def test_a_job_is_read(tmp_path: Path) -> None:
     folder = job_folder(tmp_path)
-    [gpu] = gpu_folders(tmp_path)
+    [gpu] = GpuFolder.all_in(tmp_path)
     assert (gpu.index, gpu.user, gpu.pipe_dir) == (0, USER, tmp_path / f"gpu0-{USER}/pipe")
-    assert job_folders(gpu) == [folder]
-    job = some(read_job(folder))
+    assert gpu.job_folders() == [folder]
+    job = some(SlurmJob.read(folder))
     assert job == SlurmJob(uid="42", job="gemm", share_text="26.5", folder=folder)
     assert (job.share.percent, job.over) == (26.5, False)
 
@@ -503,22 +493,22 @@ def test_a_job_is_read(tmp_path: Path) -> None:
 def test_other_names_are_no_jobs(tmp_path: Path) -> None:
     for name in ("gpu-1", "gpu0", "gpu0-root", "gpu0-1-2", "gpux-0"):
         (tmp_path / name).mkdir()
-    assert list(gpu_folders(tmp_path)) == []
+    assert list(GpuFolder.all_in(tmp_path)) == []
     folder = job_folder(tmp_path)
     for name in ("0", "x", "4 2", "42.0", "-1", "1" * 11):
         (folder.parent / name).mkdir()
-    [gpu] = gpu_folders(tmp_path)
-    assert job_folders(gpu) == [folder]
+    [gpu] = GpuFolder.all_in(tmp_path)
+    assert gpu.job_folders() == [folder]
 
 
 def test_a_job_whose_task_has_not_begun_is_none_yet(tmp_path: Path) -> None:
     folder = job_folder(tmp_path)
     (folder / "share").write_text("")
-    assert read_job(folder) is None
+    assert SlurmJob.read(folder) is None
     (folder / "share").unlink()
-    assert read_job(folder) is read_job(job_folder(tmp_path, "43", "nightly run")) is None
-    assert read_job(job_folder(tmp_path, "45", "advisor:job=auto")) is None, "nobody named it"
-    assert read_job(folder.with_name("44")) is None
+    assert SlurmJob.read(folder) is SlurmJob.read(job_folder(tmp_path, "43", "nightly run")) is None
+    assert SlurmJob.read(job_folder(tmp_path, "45", "advisor:job=auto")) is None, "nobody named it"
+    assert SlurmJob.read(folder.with_name("44")) is None
 
 
 @pytest.mark.parametrize("name", ["share", "comment"])
@@ -526,10 +516,10 @@ def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
     folder = job_folder(tmp_path)
     place = folder / name
     place.symlink_to(place.rename(tmp_path / name))
-    assert read_job(folder) is None
+    assert SlurmJob.read(folder) is None
     place.unlink()
     os.mkfifo(place)
-    assert read_job(folder) is None
+    assert SlurmJob.read(folder) is None
 
 
 @pytest.mark.skipif(USER != 0, reason="needs root, to give a file away")
@@ -537,7 +527,7 @@ def test_nothing_is_followed(tmp_path: Path, name: str) -> None:
 def test_what_is_not_roots_is_none(tmp_path: Path, name: str) -> None:
     folder = job_folder(tmp_path)
     os.chown(folder / name, 65534, -1)
-    assert read_job(folder) is None
+    assert SlurmJob.read(folder) is None
 
 
 # Ends
@@ -565,12 +555,12 @@ def test_the_state_is_that_of_the_exit_status(status: str, state: str) -> None:
 def test_the_exit_status_is_taken_away(tmp_path: Path) -> None:
     folder = job_folder(tmp_path)
     gpu = GpuFolder(path=folder.parents[1], index=0, user=USER)
-    job = some(read_job(folder))
+    job = some(SlurmJob.read(folder))
     (gpu.path / "ended").mkdir()
     (gpu.path / "ended/42").write_text("0")
-    after = ended(job, gpu)
+    after = gpu.ended(job)
     assert (after.state, after.over) == ("finished", True)
-    assert (list((gpu.path / "ended").iterdir()), ended(job, gpu).state) == ([], "stopped")
+    assert (list((gpu.path / "ended").iterdir()), gpu.ended(job).state) == ([], "stopped")
 
 
 # The agent of a Slurm node without a GPU: when it ends, and what it leaves out.

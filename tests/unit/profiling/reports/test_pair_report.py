@@ -16,14 +16,13 @@ from advisor_profiling.reports import (
     SET_COLUMNS,
     WIDTH,
     PairResult,
+    SetResult,
     cost_text,
     left_out_text,
     nothing_to_do_text,
     pair_table,
     references,
-    set_results,
     set_table,
-    summarise,
     unknown_alone_text,
 )
 
@@ -65,7 +64,7 @@ def test_best_split_has_the_most_work_per_joule(
     points: list[PairPoint], best: int | None, windows: int
 ) -> None:
     """Windows of a split and card are averaged; windows that failed a check are left out."""
-    (found,) = summarise(points, SOLOS)
+    (found,) = PairResult.of(points, SOLOS)
     assert (found.best and found.best.shares_percent[0], found.windows) == (best, windows)
 
 
@@ -88,7 +87,7 @@ def test_best_split_has_the_most_work_per_joule(
 def test_savings_stand_beside_those_at_equal_shares_and_without_limits(
     points: list[PairPoint], saved: float, equal: float | None, uncapped: float | None
 ) -> None:
-    (found,) = summarise(points, SOLOS)
+    (found,) = PairResult.of(points, SOLOS)
     assert [found.saved, found.equal_saved, found.uncapped_saved] == [
         value if value is None else pytest.approx(value) for value in (saved, equal, uncapped)
     ]
@@ -104,7 +103,7 @@ def test_speeds_are_relative_to_the_rates_alone() -> None:
         pair(30, 70, rate_1=300.0, rate_2=1.8),
         pair(70, 30, rate_1=700.0, rate_2=0.2),
     ]
-    (found,) = summarise(points, solos)
+    (found,) = PairResult.of(points, solos)
     assert (found.best, found.speeds) == (points[0], pytest.approx((0.3, 0.9)))
     alone = [
         *(solo("a", rate=rate) for rate in (0.9, 1.1)),
@@ -113,7 +112,7 @@ def test_speeds_are_relative_to_the_rates_alone() -> None:
         solo("b", rate=0.5),
         solo("b", flags=("throttled",), rate=0.5),
     ]
-    (found,) = summarise([pair(50, 50)], alone)
+    (found,) = PairResult.of([pair(50, 50)], alone)
     assert found.speeds == pytest.approx((0.5, 1.0))
 
 
@@ -121,7 +120,7 @@ def test_speeds_are_relative_to_the_rates_alone() -> None:
 def test_only_windows_under_limits_can_be_the_best_split(free_mode: str, limit: str) -> None:
     """On AMD a limit is two masks."""
     free = pair(100, 100, mode=free_mode, rate_1=0.9, rate_2=0.9)
-    (found,) = summarise([*nine(mode=limit), free], SOLOS)
+    (found,) = PairResult.of([*nine(mode=limit), free], SOLOS)
     assert (found.best and found.best.mode, found.windows) == (limit, 10)
 
 
@@ -152,7 +151,7 @@ def test_left_out_points_are_counted_by_flag(
     ],
 )
 def test_pair_without_known_solo_rates_shows_dashes(solos: list[SoloPoint]) -> None:
-    (found,) = summarise([*nine(), UNCAPPED], solos)
+    (found,) = PairResult.of([*nine(), UNCAPPED], solos)
     assert found == PairResult(("a", "b"), 10)
     assert printed(pair_table([found]))[1] == ["a", "+", "b", "10", *"-------"]
 
@@ -160,7 +159,7 @@ def test_pair_without_known_solo_rates_shows_dashes(solos: list[SoloPoint]) -> N
 def test_lines_of_the_table() -> None:
     """In the order of names; sharing that costs more than one after the other has its sign."""
     dear = pair(100, 100, mode="uncapped", power_w=150.0, job_1="a", job_2="a")
-    found = summarise([*nine({30: 1.5}), UNCAPPED, pair(job_1="a", job_2="a"), dear], SOLOS)
+    found = PairResult.of([*nine({30: 1.5}), UNCAPPED, pair(job_1="a", job_2="a"), dear], SOLOS)
     head, *lines = printed(pair_table(found))
     assert " ".join(head) == " ".join(name for name, _ in PAIR_COLUMNS)
     assert [line[:3] for line in lines] == [["a", "+", "a"], ["a", "+", "b"]]
@@ -242,12 +241,12 @@ def three(**fields: Any) -> PairPoint:
 
 def test_same_work_on_a_card_each() -> None:
     """(0.5 + 0.6) at 100 W and 0.75 at 200 W are 260 W; two cards become free, at 10 W each."""
-    (found,) = set_results([three()], ALONE)
+    (found,) = SetResult.of([three()], ALONE)
     assert ([part.job for part in found.parts], found.speeds) == (["a", "a", "b"], (0.5, 0.6, 0.75))
     assert (found.slowest, found.p99_ms, found.windows) == (0.5, None, 1)
     assert found.saved_off == pytest.approx(1 - 200 / 260)
     assert found.saved_idle == pytest.approx(1 - 220 / 260)
-    (unread,) = set_results([three(idle_power_w=None)], ALONE)
+    (unread,) = SetResult.of([three(idle_power_w=None)], ALONE)
     assert (unread.saved_off, unread.saved_idle) == (found.saved_off, None)
 
 
@@ -260,7 +259,7 @@ def test_windows_of_one_set_and_card_are_averaged() -> None:
         three(gpu_uuid="GPU-2"),
         three(mode="time-sliced"),
     ]
-    found = set_results(points, ALONE)
+    found = SetResult.of(points, ALONE)
     assert len(found) == 4
     mean = next(r for r in found if r.windows == 2)
     assert (mean.speeds[0], mean.power_w, mean.p99_ms) == (pytest.approx(0.6), 210.0, 9.0)
@@ -276,7 +275,7 @@ def test_windows_of_one_set_and_card_are_averaged() -> None:
     ],
 )
 def test_what_failed_is_in_no_line(fields: dict[str, Any], alone: list[SoloPoint]) -> None:
-    assert set_results([three(**fields)], alone) == []
+    assert SetResult.of([three(**fields)], alone) == []
 
 
 MOVING = {"flags": ("not-settled", "noisy-rate")}
@@ -295,13 +294,13 @@ SERVED = {"offered_rate_3": 2.0, "rate_3": 2.1, "latency_p99_3_ms": 40.0}
 def test_unsettled_and_served_sets(
     fields: dict[str, Any], alone: list[SoloPoint], speeds: list[float], p99_ms: float | None
 ) -> None:
-    (found,) = set_results([three(**fields)], alone)
+    (found,) = SetResult.of([three(**fields)], alone)
     assert ([*found.speeds], found.p99_ms) == (speeds, p99_ms)
 
 
 def test_table_names_copies_once_and_limits_with_their_job() -> None:
     limited = three(share_3_percent=50.0, mode="mps", latency_p99_3_ms=12.4)
-    assert printed(set_table(set_results([three(), limited], ALONE))) == [
+    assert printed(set_table(SetResult.of([three(), limited], ALONE))) == [
         line.split()
         for line in (
             " ".join(name for name, _ in SET_COLUMNS),

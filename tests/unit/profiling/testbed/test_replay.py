@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -298,7 +298,7 @@ def preferred(pairs: list[PairPoint], mode: str = "mps") -> dict[tuple[float, fl
         (a, b): recordings.find([("gemm", a), ("triad", b)])
         for a, b in {p.shares_percent for p in pairs}
     }
-    points = {split: windows[0].point for split, windows in found.items() if windows}
+    points = {split: windows[0] for split, windows in found.items() if windows}
     return {split: p for split, p in points.items() if isinstance(p, PairPoint)}
 
 
@@ -363,14 +363,14 @@ def test_job_alone_is_found_as_it_was_with_or_without_mps(mode: str) -> None:
     newer = point(share_percent=100.0, mode=other, started_at="2026-02-01T00:00:00Z")
     for points, found in (([newer, asked], mode), ([newer], other)):
         (one,) = Recordings(points, [], mode).find([("gemm", 100)])
-        assert one.point.mode == found
+        assert one.mode == found
 
 
 def test_parts_are_in_the_order_of_the_seats() -> None:
     """Whichever job is named first, each gets its own rate, memory and CPU time."""
     values = {"memory_used_1_mib": 1.0, "memory_used_2_mib": 2.0, "cpu_1_percent": 3.0}
     recordings = Recordings(SOLO, [pair_point(30, 70, rate_1_stderr=0.5, **values)], "mps")
-    (found,) = recordings.find([("triad", 70), ("gemm", 30)])
+    (found,) = cast("list[PairPoint]", recordings.find([("triad", 70), ("gemm", 30)]))
     assert recordings.find([("gemm", 30), ("triad", 70)]) == [found]
     assert [(p.rate, p.rate_stderr, p.memory_used_mib, p.cpu_percent) for p in found.parts] == [
         (30, 0.5, 1, 3), (700, None, 2, None)
@@ -378,7 +378,9 @@ def test_parts_are_in_the_order_of_the_seats() -> None:
     assert recordings.find([("gemm", 70), ("triad", 30)]) == []
     # Of a job beside itself parts are in the order of shares; a table may have them otherwise.
     uneven = pair_point(70, 30, job_2="gemm", rate_1=7.0, rate_2=3.0)
-    (found,) = Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
+    (found,) = cast(
+        "list[PairPoint]", Recordings(SOLO, [uneven], "mps").find([("gemm", 70), ("gemm", 30)])
+    )
     assert [part.rate for part in found.parts] == [3, 7]
 
 

@@ -32,18 +32,14 @@ from advisor_profiling.window import (
     WindowInputs,
     WindowResult,
     WindowRules,
-    failed_point,
-    flags_of,
     mean_estimate,
     measure,
     measure_idle,
     memory_power_w,
     pair,
-    part_of,
     rate_estimate,
     rules_for,
     solo,
-    to_point,
 )
 
 RULES = WindowRules()
@@ -508,7 +504,7 @@ def taken(target: Target, *measured: dict[str, Any]) -> WindowResult:
     parts = zip(target.specs, measured or [{}], strict=True)
     return WindowResult(
         target=target,
-        parts=tuple(part_of(spec, **(usual | own)) for spec, own in parts),
+        parts=tuple(spec.part(**(usual | own)) for spec, own in parts),
         reported=(NOTHING,) * len(target.specs),
         window=WINDOW,
         cpu_steal_percent=0.1,
@@ -593,13 +589,13 @@ def pulsing(counter_power_w: float) -> WindowResult:
     ],
 )
 def test_each_fault_has_its_flag(result: WindowResult, flags: tuple[str, ...]) -> None:
-    assert flags_of(result, CONDITIONS) == flags
+    assert result.flags(CONDITIONS) == flags
     assert set(flags) <= FLAGS.keys()
 
 
 def test_point_carries_what_was_read_back() -> None:
     """A point has the granted units, not only the share asked for, and None for no reading."""
-    point = to_point(changed(counter_power_w=None, throttle_reasons=None), CONDITIONS)
+    point = changed(counter_power_w=None, throttle_reasons=None).point(CONDITIONS)
     assert isinstance(point, SoloPoint)
     assert (point.share_percent, point.units_granted, point.units_total) == (50, 66, 132)
     assert (point.counter_power_w, point.throttled, point.input_fingerprint) == (None, None, None)
@@ -610,7 +606,7 @@ def test_point_carries_what_was_read_back() -> None:
 def test_point_of_a_job_that_tells_its_data_has_their_fingerprint() -> None:
     declared = InputData(dtype="bf16", data="zeros")
     telling = with_fingerprint(dataclasses.replace(JOB, input=declared))
-    point = to_point(taken(solo(telling, Share(50))), CONDITIONS)
+    point = taken(solo(telling, Share(50))).point(CONDITIONS)
     assert isinstance(point, SoloPoint)
     found = json.loads(point.input_fingerprint or "")
     assert (found["dtype"], found["features"]["zero_products"]) == ("bf16", 1.0)
@@ -621,7 +617,7 @@ def test_pair_point_keeps_its_two_jobs_apart() -> None:
     server = dataclasses.replace(JOB, offered_rate=120.0)
     sides = (SIDES[0], SIDES[1] | {"latency_p50_ms": None, "latency_p99_ms": None})
     result = taken(pair(server, Share(70), OTHER, Share(30), repeat=2), *reversed(sides))
-    point = to_point(result, CONDITIONS)
+    point = result.point(CONDITIONS)
     assert isinstance(point, PairPoint)
     assert [
         (p.job, p.job_hash, p.share_percent, p.units, p.rate, p.offered_rate, p.latency_p99_ms)
@@ -648,7 +644,7 @@ def test_pair_says_how_the_gpu_was_shared(
 ) -> None:
     """Without limits under MPS and without MPS are two different things."""
     target = pair(JOB, Share(shares[0]), OTHER, Share(shares[1]))
-    point = to_point(taken(target, {}, {}), dataclasses.replace(CONDITIONS, mode=mode))
+    point = taken(target, {}, {}).point(dataclasses.replace(CONDITIONS, mode=mode))
     assert isinstance(point, PairPoint)
     assert point.mode == expected
 
@@ -656,7 +652,7 @@ def test_pair_says_how_the_gpu_was_shared(
 def test_failed_pair_leaves_a_mark_that_every_store_can_keep() -> None:
     """Its reason is one line, without the colours that a job's output may have."""
     error = "a job ended:\n\x1b[31mout of memory\x1b[0m\n" + 600 * "x"
-    point = failed_point(PAIR.target, CONDITIONS, WINDOW.started_at, error)
+    point = PAIR.target.failed(CONDITIONS, WINDOW.started_at, error)
     assert ([part.rate for part in point.parts], point.flags) == ([None, None], ("failed",))
     assert point.error is not None
     assert point.error.startswith("a job ended: [31mout of memory")
