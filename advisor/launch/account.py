@@ -7,7 +7,6 @@ can be read again.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -282,8 +281,7 @@ class JobMonitor:
         if self._minute.span_s < _DEMAND_S:
             return False
         rate, self._minute, before = self._minute.rate(), RateMeter(), self._answered
-        with suppress(OSError):
-            self._answered = self.job.latencies()
+        self._answered = self.job.latencies()
         p50_ms = percentile_ms(before, self._answered, 50) or math.inf
         self._usual_ms = min(self._usual_ms, p50_ms)
         most = expected if p50_ms > _LATE * self._usual_ms or p50_ms == math.inf else 0.0
@@ -396,10 +394,7 @@ class P99Watch:
         """Whether the promise has been broken for some windows by now; told again after as many."""
         if now_s < self._begun_s:
             return False
-        answered: tuple[int, ...] = ()
-        # A file that cannot be read is found when the job is counted next.
-        with suppress(OSError):
-            answered = self._job.latencies()
+        answered = self._job.latencies()
         if not self._before or not answered:
             self._before = self._before or answered
             return False
@@ -407,8 +402,7 @@ class P99Watch:
             return False
         self.p99_ms = p99_ms = percentile_ms(self._before, answered, 99)
         self._begun_s, self._before = now_s, answered
-        with suppress(OSError):
-            self.between_ms = range_ms(p99_ms or 0.0, self._job.latency_bounds_ms())
+        self.between_ms = range_ms(p99_ms or 0.0, self._job.latency_bounds_ms())
         # Latencies are known by buckets: late is one of which even the lower end is above.
         self.late = self.late + 1 if self.between_ms[0] >= self.promised_ms else 0
         return self.late > 0 and self.late % WINDOWS == 0
@@ -897,7 +891,5 @@ class _Pace:
     def note(self, now: Moment) -> None:
         for meter in (self.steps, self.lately):
             meter.add(now, self.job.steps)
-        # A file that cannot be read is found when the job is counted next.
-        with suppress(OSError):
-            answered = self.job.job.latencies()
-            self.answered = (self.answered[0] or answered, answered)
+        answered = self.job.job.latencies()
+        self.answered = (self.answered[0] or answered, answered)

@@ -47,10 +47,10 @@ from advisor.core.records import Observation
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.files import (
     PRIVATE_FILE,
-    open_file,
     open_home,
+    open_plain,
     private_folder,
-    read_whole,
+    read_ours,
     replace_file,
     try_lock,
     writing_private,
@@ -105,7 +105,7 @@ class LaunchFolder:
         with InputError.instead_of(
             (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
         ):
-            return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
+            return loads(LaunchSpec, read_ours(self.path / "spec.json"))
 
     def write_spec(self, spec: LaunchSpec) -> None:
         """Replace the request.
@@ -122,7 +122,7 @@ class LaunchFolder:
         claimed = self.claimed()
         lives = self.supervised()
         try:
-            status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
+            status = loads(LaunchStatus, read_ours(self.path / "status.json"))
         except (OSError, ValueError):
             status = self._first_status()
         if lives:
@@ -167,12 +167,12 @@ class LaunchFolder:
     def supervised(self) -> bool:
         """Whether the supervisor lives."""
         try:
-            with (self.path / "alive").open("rb") as file:
+            with open_plain(self.path / "alive") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
         except BlockingIOError:
             return True
+        except OSError:  # none is there, or what no supervisor made
+            return False
         return False
 
     @contextmanager
@@ -504,7 +504,7 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
     """
     with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
         paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
-        joined = [loads(LaunchSpec, path.read_bytes()).pairs[0] for path in paths]
+        joined = [loads(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
         first = folder.read_spec().pairs[status.pair_number]
         return (*first.parts, *(made.parts[-1] for made in joined))
 
@@ -529,12 +529,15 @@ def _place(folder: LaunchFolder) -> Path:
 
 def _read(kind: type[T], path: Path) -> T | None:
     with suppress(OSError, ValueError):
-        return loads(kind, path.read_bytes())
+        return loads(kind, read_ours(path))
     return None
 
 
 OBSERVATIONS = "observations.jsonl"
 DRAFT = "observing.jsonl"
+
+# Tens of thousands of joins, of some kilobytes each.
+_OBSERVATIONS_BYTES = 256 << 20
 
 
 def observation_lines(folder: LaunchFolder) -> list[bytes]:
@@ -542,7 +545,6 @@ def observation_lines(folder: LaunchFolder) -> list[bytes]:
 
     Raises:
         OSError: they cannot be read.
-        UnsafeFileError: a file of them is none of ours.
     """
     # Asked first: a supervisor keeps its observations before it lets go.
     lives = folder.supervised()
@@ -581,8 +583,8 @@ def draft_observations(folder: Path, found: Iterable[Observation], *, durable: b
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    with suppress(FileNotFoundError), os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
-        return file.read().split(b"\n")[:-1]
+    with suppress(FileNotFoundError):
+        return read_ours(path, _OBSERVATIONS_BYTES).split(b"\n")[:-1]
     return []
 
 
@@ -704,7 +706,7 @@ def write_history(folder: LaunchFolder, history: History) -> None:
 def read_history(folder: LaunchFolder) -> History | None:
     """As far as it is kept; None: it has just begun, or its file is damaged."""
     with suppress(OSError, ValueError):
-        return loads(History, read_whole(folder.path / "history.json", _MOST_BYTES))
+        return loads(History, read_ours(folder.path / "history.json", _MOST_BYTES))
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.core.job import Job
 from advisor.errors import BusyError, InputError
-from advisor.files import open_home, replace_file, try_lock, writing_private
+from advisor.files import open_home, read_ours, replace_file, try_lock, writing_private
 from advisor.launch.folder import LaunchFolder, dumps, joins, list_folders, loads
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
@@ -106,7 +106,7 @@ class QueueFile:
             InputError.instead_of((OSError, ValueError), what, fix=fix),
             suppress(FileNotFoundError),
         ):
-            return loads(QueueRecord, self.path.read_bytes())
+            return loads(QueueRecord, read_ours(self.path))
         return QueueRecord()
 
     def write(self, record: QueueRecord) -> None:

@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from advisor.core.job import Job
+from advisor.files import open_plain
+from advisor.runtime.processes import foreign_text
 
 CONTROLLERS = ("memory", "pids")
 """What the kernel must be asked for before a control group can be bounded."""
@@ -46,7 +48,7 @@ def bounds_of(job: Job) -> ResourceBounds:
     most_mib = max(1, int(0.95 * host_bytes) // _MIB)
     wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
     # Two jobs leave half of the host's process numbers to everybody else.
-    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // 4)
+    most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
     return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
 
 
@@ -79,16 +81,16 @@ def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
 def _events(path: Path) -> dict[str, int]:
     """Counts of a control group by name; none where it has no such controller."""
     try:
-        lines = [line.split() for line in path.read_text().splitlines()]
+        lines = [line.split() for line in foreign_text(path).splitlines()]
     except OSError:
         return {}
     return {name: int(count) for name, count in lines}
 
 
-def _write(path: Path, value: int) -> None:
+def _write(path: Path, value: int | str) -> None:
     # Nothing is made: in a control group without the controller there is no such file.
-    with suppress(OSError), path.open("r+") as file:
-        file.write(str(value))
+    with suppress(OSError), open_plain(path, "wb", ours=False) as file:
+        file.write(str(value).encode())
 
 
 OURS = "advisor-supervisors"
@@ -109,9 +111,9 @@ def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     # groups, which has no type, may have both.
     if not ((place / "cgroup.type").exists() and members(place)):
         with suppress(OSError):
-            there = (place / "cgroup.controllers").read_text().split()
+            there = foreign_text(place / "cgroup.controllers").split()
             wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-            (place / "cgroup.subtree_control").write_text(wanted)
+            _write(place / "cgroup.subtree_control", wanted)
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -133,7 +135,7 @@ def left_cgroups(prefix: str) -> list[Path]:
 def members(path: Path) -> list[int]:
     """Processes in a control group, without those in groups below it; none where it is gone."""
     try:
-        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
+        return [int(line) for line in foreign_text(path / "cgroup.procs").split()]
     except OSError:
         return []
 
@@ -141,15 +143,14 @@ def members(path: Path) -> list[int]:
 def populated(path: Path) -> bool:
     """Whether a process lives in a control group or below it."""
     try:
-        return "populated 1" in (path / "cgroup.events").read_text()
+        return "populated 1" in foreign_text(path / "cgroup.events")
     except OSError:
         return False
 
 
 def kill_cgroup(path: Path) -> None:
     """End every process in a control group and below it."""
-    with suppress(OSError):
-        (path / "cgroup.kill").write_text("1")
+    _write(path / "cgroup.kill", 1)
 
 
 def remove_cgroup(path: Path) -> None:
@@ -169,8 +170,8 @@ def _place() -> Path | None:
 
 def _own() -> Path | None:
     try:
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        mounts = foreign_text("/proc/self/mounts").splitlines()
+        groups = foreign_text("/proc/self/cgroup").splitlines()
     except OSError:
         return None
     roots = [fields[1] for line in mounts if (fields := line.split())[2] == "cgroup2"]

@@ -26,6 +26,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from advisor.core.gpu import HOLDERS
+from advisor.files import read_whole
 
 _EVERY_S = 0.2
 # What takes longer hangs, whatever it is.
@@ -199,7 +200,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 def cpu_steal_s() -> float:
     """CPU time that other guests of the host took from this one since boot, s, all cores."""
-    first = (_PROC / "stat").read_text().split("\n", 1)[0].split()
+    first = foreign_text("/proc/stat").split("\n", 1)[0].split()
     return int(first[8]) / _TICKS_PER_S if len(first) > 8 else 0.0
 
 
@@ -260,10 +261,22 @@ def _read(pid: int, name: str) -> bytes:
     """A file of a process; empty when the process is gone or hides it."""
     try:
         # Thousands of times a minute; a Path takes ten times as long.
-        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
-            return file.read()
+        return read_whole(f"/proc/{pid}/{name}", _FOREIGN_BYTES)
     except OSError:
         return b""
+
+
+# The maps of a process with tens of thousands of mappings have some megabytes.
+_FOREIGN_BYTES = 64 << 20
+
+
+def foreign_text(path: Path | str) -> str:
+    """A file that is not ours, such as those of the kernel in /proc and /sys.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_whole(path, _FOREIGN_BYTES).decode(errors="replace")
 
 
 def of_user(user: int | None) -> dict[str, Any]:
@@ -319,7 +332,7 @@ def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[fro
 
 def _siblings(topology: Path, core: int) -> set[int]:
     try:
-        text = (topology / f"cpu{core}/topology/thread_siblings_list").read_text()
+        text = foreign_text(topology / f"cpu{core}/topology/thread_siblings_list")
     except OSError:
         return {core}
     siblings = {core}
@@ -377,7 +390,7 @@ def _text(pid: int, name: str) -> str:
 
 
 def _of_process(pid: int) -> dict[str, str]:
-    maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    maps = foreign_text(f"/proc/{pid}/maps").splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}
     found: dict[str, str] = {}
     for path in sorted(paths):
@@ -391,7 +404,7 @@ def _of_process(pid: int) -> dict[str, str]:
 def _version(name: str, file: Path) -> str | None:
     if name == "torch":
         with suppress(OSError):
-            if found := _TORCH.search((file.parents[1] / "version.py").read_text("utf-8")):
+            if found := _TORCH.search(foreign_text(file.parents[1] / "version.py")):
                 return found[1]
         return None
     # The folder that wheels were installed into; of a file that is of none, its own.
