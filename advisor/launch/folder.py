@@ -116,7 +116,7 @@ class LaunchFolder:
         replace_file(self.path / "spec.json", dumps(spec))
 
     def read_status(self) -> LaunchStatus:
-        """Status of the launch, with a note where its supervisor is silent or died early."""
+        """Status of the launch, with a note where its supervisor is silent, gone or never began."""
         # Looked at before the status: a supervisor writes its last word, then lets go. And the
         # claim before the lock, in which it is made: else one that just begins seems to be gone.
         claimed = self.claimed()
@@ -125,9 +125,8 @@ class LaunchFolder:
             status = loads(LaunchStatus, read_ours(self.path / "status.json"))
         except (OSError, ValueError):
             status = self._first_status()
-        if lives:
-            return as_heard(status)
-        return abandoned(status) if claimed and not status.over else status
+        gone = claimed and not lives and not status.over
+        return abandoned(status) if gone else as_heard(status)
 
     def write_status(self, status: LaunchStatus) -> None:
         """Say where it stands; only its supervisor does.

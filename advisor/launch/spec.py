@@ -675,7 +675,8 @@ class LaunchStatus:
             can be stopped.
         supervisor_pid: The process that watches the jobs.
         silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was
-            stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
+            stopped, or cannot write; or none has begun. All else is as of `updated_at` then, and
+            nothing is proven.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.
         history: What it did over its time; only where that is asked for. None there: it has just

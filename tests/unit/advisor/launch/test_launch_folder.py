@@ -2,7 +2,9 @@
 
 import fcntl
 import json
+import os
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,8 @@ from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    ask_join,
+    asked,
     beyond,
     close_unclaimed,
     create_folder,
@@ -30,7 +34,10 @@ from advisor.launch.folder import (
     find_folder,
     half_removed,
     join_status,
+    joins,
     loads,
+    observation_lines,
+    read_history,
     remove,
 )
 from advisor.launch.spec import (
@@ -129,6 +136,27 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
     assert (seen.silent_s is not None, seen.jobs[0].proven) == (silent, not silent)
     assert seen.standing.startswith("running, not heard of for 3" if silent else "running")
     assert (seen.state, seen.updated_at) == ("running", written)
+
+
+def test_a_launch_that_no_supervisor_begins_is_shown_with_its_age(folder: LaunchFolder) -> None:
+    """As where the power went between the two."""
+    made_s = time.time() - 70
+    os.utime(folder.path / "spec.json", (made_s, made_s))
+    assert folder.read_status().standing.startswith("accepted, not heard of for 7")
+
+
+@pytest.mark.parametrize("name", ["alive", "spec.json", "status.json", "history.json", "joins"])
+def test_nothing_in_the_folder_of_a_launch_is_waited_for(folder: LaunchFolder, name: str) -> None:
+    """A job of it may put a FIFO in the place of any record: readers go on without that one."""
+    place = folder.path / name
+    if name == "joins":
+        ask_join(folder, SPEC, "one")
+        place /= "one.asked.json"
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    assert folder.read_status().state == "accepted"
+    assert (read_history(folder), [*joins(folder)], observation_lines(folder)) == (None, [], [])
+    assert [*asked(folder)] == ([("one", None)] if name == "joins" else [])
 
 
 def test_a_removal_that_was_killed_is_found(
