@@ -15,7 +15,7 @@ from pathlib import Path
 
 from advisor.core.job import Job
 from advisor.files import open_plain
-from advisor.runtime.processes import foreign_text
+from advisor.runtime.processes import control_group, foreign_text
 
 CONTROLLERS = ("memory", "pids")
 """What the kernel must be asked for before a control group can be bounded."""
@@ -164,16 +164,8 @@ def remove_cgroup(path: Path) -> None:
 
 
 def _place() -> Path | None:
-    own = _own()
-    return own.parent if own and own.name == OURS else own
-
-
-def _own() -> Path | None:
     try:
-        mounts = foreign_text("/proc/self/mounts").splitlines()
-        groups = foreign_text("/proc/self/cgroup").splitlines()
+        own = control_group("self")
     except OSError:
         return None
-    roots = [fields[1] for line in mounts if (fields := line.split())[2] == "cgroup2"]
-    names = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
-    return Path(roots[0] + names[0]) if roots and names else None
+    return own.parent if own and own.name == OURS else own

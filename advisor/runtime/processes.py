@@ -160,6 +160,33 @@ def is_stopped(pid: int) -> bool:
     return _stat(pid)[:1] in (["T"], ["t"])
 
 
+def is_frozen(pid: int) -> bool:
+    """Whether the freezer of control groups holds a process: `docker pause`, a batch system."""
+    with suppress(OSError):
+        if (group := control_group(pid)) and "frozen 1" in foreign_text(group / "cgroup.events"):
+            return True
+    with suppress(OSError):
+        group = control_group(pid, "freezer")
+        return bool(group) and "THAWED" not in foreign_text(group / "freezer.state")
+    return False
+
+
+def control_group(pid: int | str, controller: str = "") -> Path | None:
+    """The control group of a process: of version 2, or that of a controller of version 1.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    mounts = [line.split() for line in foreign_text("/proc/self/mounts").splitlines()]
+    groups = [line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines()]
+    kind = f"cgroup{'' if controller else 2}"
+    roots = [
+        m[1] for m in mounts if m[2] == kind and (not controller or controller in m[3].split(","))
+    ]
+    names = [name for _, of, name in groups if controller in of.split(",")]
+    return Path(roots[0] + names[0]) if roots and names else None
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler of its own for a signal."""
     caught = re.search(rb"^SigCgt:\s*(\w+)", _read(pid, "status"), re.MULTILINE)

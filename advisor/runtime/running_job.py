@@ -245,7 +245,6 @@ class RunningJob:
         Raises:
             LimitNotProvenError: one has.
         """
-        self._process.rouse()
         if pids := self.pids():
             try:
                 self._backend.check_variables(self.share, lambda: pids)
