@@ -478,7 +478,7 @@ class JobStatus:
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
         drift: Mean rate of the last five minutes over what is promised beside those that run.
-        paused: A signal has stopped it; that time enters no drift.
+        paused: A signal or a freezer has stopped it; that time is in no mean.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
