@@ -36,9 +36,6 @@ def open_home(home: Path, *below: str) -> Path:
     return private_folder(home, *below, ours=_OURS)
 
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
 def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes | None:
     """The beginning of a file that another user may have put there.
 
@@ -50,19 +47,9 @@ def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes |
     Returns:
         None where there is none, or it is no plain file, or not that user's.
     """
-    try:
-        file = os.open(path, _READ)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
-            return None
-        return os.read(file, most_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    with suppress(OSError), open_plain(path, owner=owner) as file:
+        return file.read(most_bytes)
+    return None
 
 
 _LOCKS = Path("/proc/locks")
@@ -397,35 +384,40 @@ def sync_folder(folder: Path) -> None:
 _ACCESS = {"rb": os.O_RDONLY, "wb": os.O_WRONLY, "r+b": os.O_RDWR}
 
 
-def open_plain(path: Path | str, mode: str = "rb", *, ours: bool = True) -> IO[Any]:
+def open_plain(
+    path: Path | str, mode: str = "rb", *, owner: int | None = None, links: bool = False
+) -> IO[Any]:
     """A regular file that is there, without a buffer; nothing of it is changed, or waited for.
 
     Args:
         path: Where jobs, or other programs of this user, may have put anything by now.
         mode: As of `open`.
-        ours: It must be this user's and no link; else links are followed.
+        owner: Number of the user whose it must be; None: anybody's.
+        links: Follow them.
 
     Raises:
         OSError: it cannot be opened, or is another thing.
     """
-    flags = _FLAGS if ours else _FLAGS & ~os.O_NOFOLLOW
+    flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
     file = os.fdopen(os.open(path, _ACCESS[mode] | flags), mode, buffering=0)
     found = os.fstat(file.fileno())
-    if stat.S_ISREG(found.st_mode) and (not ours or found.st_uid == os.geteuid()):
+    if stat.S_ISREG(found.st_mode) and owner in (None, found.st_uid):
         return file
     file.close()
-    whose = " of this user" if ours else ""
+    whose = "" if owner is None else f" of user {owner}"
     raise OSError(errno.EINVAL, f"it is not a regular file{whose}", str(path))
 
 
-def read_whole(path: Path | str, most_bytes: int, *, ours: bool = False) -> bytes:
+def read_whole(
+    path: Path | str, most_bytes: int, *, owner: int | None = None, links: bool = True
+) -> bytes:
     """What a file holds, opened as by `open_plain`.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or larger than `most_bytes`.
     """
     data = bytearray()
-    with open_plain(path, ours=ours) as file:
+    with open_plain(path, owner=owner, links=links) as file:
         # Read to the limit, whatever its size is said to be: it may grow.
         while more := file.read(min(1 << 16, most_bytes + 1 - len(data))):
             data += more
@@ -452,7 +444,7 @@ def read_ours(path: Path, most_bytes: int = RECORD_BYTES) -> bytes:
     Raises:
         OSError: it cannot be read, is a link, no regular file, not ours, or too large.
     """
-    return read_whole(path, most_bytes, ours=True)
+    return read_whole(path, most_bytes, owner=os.geteuid(), links=False)
 
 
 _GROUP_FILE = 0o660

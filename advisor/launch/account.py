@@ -7,7 +7,7 @@ can be read again.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -888,8 +888,9 @@ class Stretch:
             pace.leave_out()
         if last and metered:
             out, grown = self._left_out, metered.since(last)
-            joules, seconds = out.joules + grown.joules, out.seconds + grown.seconds
-            self._left_out = Metered(joules, seconds, metered.at_s)
+            self._left_out = replace(
+                out, joules=out.joules + grown.joules, seconds=out.seconds + grown.seconds
+            )
 
     def power_w(self) -> float | None:
         """Of the GPU, mean of the time in which it was read."""

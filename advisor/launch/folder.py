@@ -166,7 +166,7 @@ class LaunchFolder:
     def supervised(self) -> bool:
         """Whether the supervisor lives."""
         try:
-            with open_plain(self.path / "alive") as file:
+            with open_plain(self.path / "alive", owner=os.geteuid()) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True

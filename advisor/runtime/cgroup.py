@@ -80,16 +80,12 @@ def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
 
 def _events(path: Path) -> dict[str, int]:
     """Counts of a control group by name; none where it has no such controller."""
-    try:
-        lines = [line.split() for line in foreign_text(path).splitlines()]
-    except OSError:
-        return {}
-    return {name: int(count) for name, count in lines}
+    return {name: int(count) for name, count in map(str.split, foreign_text(path).splitlines())}
 
 
 def _write(path: Path, value: int | str) -> None:
     # Nothing is made: in a control group without the controller there is no such file.
-    with suppress(OSError), open_plain(path, "wb", ours=False) as file:
+    with suppress(OSError), open_plain(path, "wb") as file:
         file.write(str(value).encode())
 
 
@@ -110,10 +106,9 @@ def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     # in it that asks for `pids` alone would take no process below it any more; only the root of all
     # groups, which has no type, may have both.
     if not ((place / "cgroup.type").exists() and members(place)):
-        with suppress(OSError):
-            there = foreign_text(place / "cgroup.controllers").split()
-            wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-            _write(place / "cgroup.subtree_control", wanted)
+        there = foreign_text(place / "cgroup.controllers").split()
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
+        _write(place / "cgroup.subtree_control", wanted)
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -134,18 +129,12 @@ def left_cgroups(prefix: str) -> list[Path]:
 
 def members(path: Path) -> list[int]:
     """Processes in a control group, without those in groups below it; none where it is gone."""
-    try:
-        return [int(line) for line in foreign_text(path / "cgroup.procs").split()]
-    except OSError:
-        return []
+    return [int(line) for line in foreign_text(path / "cgroup.procs").split()]
 
 
 def populated(path: Path) -> bool:
     """Whether a process lives in a control group or below it."""
-    try:
-        return "populated 1" in foreign_text(path / "cgroup.events")
-    except OSError:
-        return False
+    return "populated 1" in foreign_text(path / "cgroup.events")
 
 
 def kill_cgroup(path: Path) -> None:
@@ -164,8 +153,5 @@ def remove_cgroup(path: Path) -> None:
 
 
 def _place() -> Path | None:
-    try:
-        own = control_group("self")
-    except OSError:
-        return None
+    own = control_group("self")
     return own.parent if own and own.name == OURS else own

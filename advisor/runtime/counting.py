@@ -202,14 +202,14 @@ class CounterFile:
     Args:
         path: Of the file.
         scale: Progress of one count.
-        ours: As of `open_plain`.
+        links: As of `open_plain`.
 
     Attributes:
         close: Lets go of the file, into which the job may go on counting.
     """
 
-    def __init__(self, path: Path, scale: float = 1, *, ours: bool = True) -> None:
-        self._file = open_plain(path, ours=ours)
+    def __init__(self, path: Path, scale: float = 1, *, links: bool = False) -> None:
+        self._file = open_plain(path, links=links)
         self._scale, self._tally, self.close = scale, Tally(), self._file.close
 
     def read(self, *, last: bool = False) -> float:
@@ -324,16 +324,16 @@ class OutputLines:
     Args:
         path: Of the file.
         last_bytes: Of what was written before; None: from its beginning.
-        ours: As of `open_plain`.
+        links: As of `open_plain`.
 
     Attributes:
         is_behind: The last look found more than it may read.
         rest: The line that has no end yet, such as a progress bar until it is drawn again.
     """
 
-    def __init__(self, path: Path, last_bytes: int | None = None, *, ours: bool = True) -> None:
-        self._path, self._ours, self.rest = path, ours, b""
-        self._file, self.is_behind = open_plain(path, ours=ours), False
+    def __init__(self, path: Path, last_bytes: int | None = None, *, links: bool = False) -> None:
+        self._path, self._links, self.rest = path, links, b""
+        self._file, self.is_behind = open_plain(path, links=links), False
         if last_bytes is not None:
             self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
 
@@ -364,7 +364,7 @@ class OutputLines:
     def _follow(self) -> None:
         old = self._file
         with JobError.instead_of(OSError, "the job's output cannot be read"):
-            self._file = open_plain(self._path, ours=self._ours)
+            self._file = open_plain(self._path, links=self._links)
         aside = _number(self._path.with_name(f"{self._path.name}.1"))
         is_next = aside == os.fstat(old.fileno()).st_ino
         old.close()
@@ -529,18 +529,16 @@ def _values(progress_path: Path, form: str, at: int) -> tuple[Any, ...]:
     return struct.unpack_from(form, data, at) if len(data) >= at + struct.calcsize(form) else ()
 
 
-def read_fault(progress_path: Path) -> str:
-    """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
-    return parse_fault(_content(progress_path))
-
-
 def _content(progress_path: Path) -> bytes:
     """What a progress file holds; nothing where the job has put something else in its place."""
     return read_plain(progress_path, FILE_BYTES, os.geteuid()) or b""
 
 
 def parse_fault(data: bytes) -> str:
-    """The same in the beginning of a progress file."""
+    """Why the job is not counted now, in the beginning of a progress file of any size.
+
+    Empty while it is.
+    """
     return data[FAULT_AT : FAULT_AT + FAULT_BYTES].partition(b"\0")[0].decode(errors="replace")
 
 

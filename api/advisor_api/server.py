@@ -152,9 +152,8 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end, and see to it that no thread which waits for a disk holds that up."""
         super().handle_exit(sig, frame)
-        end = threading.Timer(self._options.drain_s + _CLOSE_S, _leave)
-        end.daemon = True
-        end.start()
+        within_s = self._options.drain_s + _CLOSE_S
+        threading.Thread(target=_leave, args=[within_s], daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell systemd, then answer what is asked already."""
@@ -179,7 +178,8 @@ class _Server(uvicorn.Server):
 _CLOSE_S = 10.0
 
 
-def _leave() -> None:
+def _leave(within_s: float) -> None:
+    time.sleep(within_s)
     names = ", ".join(thread.name for thread in threading.enumerate())
     logging.getLogger(__name__).error("left with threads that do not end: %s", names)
     os._exit(0)

@@ -357,7 +357,7 @@ def _guard_file(engine: Engine) -> None:
         return connection
 
     def let_go(_connection: object, record: ConnectionPoolEntry) -> None:
-        if record.info.pop("alone", None):
+        if "alone" in record.info:
             record.invalidate()
 
     # As late as that: who only asks whether there is a database must not make one.

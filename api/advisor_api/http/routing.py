@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, TypeAlias, cast
+from typing import Any, ParamSpec, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -179,7 +179,7 @@ def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
     if fault.code == "internal":
         LOG.error("%s: an internal error", request_id, exc_info=error)
     elif fault.status >= 500 and not isinstance(error, HTTPException):
-        LOG.error("%s: %s: %s", request_id, fault.code, error)
+        LOG.error("%s: %s: %s", request_id, fault.code, str(error) or repr(error))
 
 
 async def _answer(request: Request, error: Exception) -> Response:
@@ -261,15 +261,22 @@ async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     return await asyncio.get_running_loop().run_in_executor(_POOL, call)
 
 
-_Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+# A lock of the database is waited for half as long.
+_MOST_S = 60.0
 
 
 class _SentRoute(APIRoute):
     """A route whose body, if it has one, is a dataclass or a model."""
 
-    def get_route_handler(self) -> _Handler:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As FastAPI's, but the body is read by `advisor.formats`, and its faults are told last."""
-        usual = _in_time(super().get_route_handler())
+        unbounded = super().get_route_handler()
+
+        async def usual(request: Request) -> Response:
+            # A thread may wait for ever, as for a disk of the network that is gone.
+            async with asyncio.timeout(_MOST_S):
+                return await unbounded(request)
+
         if self.body_field is None:
             return usual
         kind = cast("type[Any]", self.body_field.field_info.annotation)
@@ -289,25 +296,6 @@ class _SentRoute(APIRoute):
                 raise fault or other from None
 
         return handler
-
-
-# A lock of the database is waited for half as long.
-_MOST_S = 60.0
-
-
-def _in_time(handle: _Handler) -> _Handler:
-    """The same, which does not wait for ever for a thread: a disk of the network may be gone."""
-
-    async def handler(request: Request) -> Response:
-        try:
-            async with asyncio.timeout(_MOST_S):
-                return await handle(request)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"no answer within {_MOST_S:g} s, as of a disk that hangs"
-            ) from error
-
-    return handler
 
 
 class DirectRoute(APIRoute):

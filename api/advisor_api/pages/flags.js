@@ -21,7 +21,7 @@ export const FLAGS = {
   "stranger": "a process of no job computed on the GPU beside those of a launch",
   "unwatched": "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
   "uncounted": "the progress or the results of a job of a launch could not be read for a time",
-  paused: "a job of a launch was stopped by a signal or a freezer for a time, which is in no mean",
+  paused: "a job of a launch was stopped or frozen for a time, which is in no mean",
   "foreign-host": "a job of a launch was over 14 % faster than alone by its profile, which is of another host",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
