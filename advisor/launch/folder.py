@@ -103,9 +103,9 @@ class LaunchFolder:
             InputError: it cannot be read.
         """
         with InputError.instead_of(
-            (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
+            (OSError, InputError), f"the launch {self.launch_id} has no readable spec"
         ):
-            return loads(LaunchSpec, read_ours(self.path / "spec.json"))
+            return read(LaunchSpec, read_ours(self.path / "spec.json"))
 
     def write_spec(self, spec: LaunchSpec) -> None:
         """Replace the request.
@@ -113,7 +113,7 @@ class LaunchFolder:
         Raises:
             OSError: it cannot be written.
         """
-        replace_file(self.path / "spec.json", dumps(spec))
+        replace_file(self.path / "spec.json", write(spec).encode())
 
     def read_status(self) -> LaunchStatus:
         """Status of the launch, with a note where its supervisor is silent, gone or never began."""
@@ -122,8 +122,8 @@ class LaunchFolder:
         claimed = self.claimed()
         lives = self.supervised()
         try:
-            status = loads(LaunchStatus, read_ours(self.path / "status.json"))
-        except (OSError, ValueError):
+            status = read(LaunchStatus, read_ours(self.path / "status.json"))
+        except (OSError, InputError):
             status = self._first_status()
         gone = claimed and not lives and not status.over
         return abandoned(status) if gone else as_heard(status)
@@ -134,7 +134,7 @@ class LaunchFolder:
         Raises:
             OSError: it cannot be written; the status before stays.
         """
-        replace_file(self.path / "status.json", dumps(status), durable=status.over)
+        replace_file(self.path / "status.json", write(status).encode(), durable=status.over)
 
     def keep_reserve(self) -> None:
         """Keep room on the disk; where there is none, nothing happens."""
@@ -243,7 +243,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:
         private_folder(draft)
-        replace_file(draft / "spec.json", dumps(spec))
+        replace_file(draft / "spec.json", write(spec).encode())
         draft.rename(folder.path)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
@@ -262,23 +262,6 @@ def list_folders(root: Path) -> list[LaunchFolder]:
 def new_launch_id() -> str:
     """A name that sorts by time, such as 20260131-120000-3f2a91."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-
-
-def dumps(value: object) -> bytes:
-    """A dataclass as JSON."""
-    return write(value).encode()
-
-
-def loads(kind: type[T], text: bytes) -> T:
-    """The spec or the status that a document holds.
-
-    Raises:
-        ValueError: it is none; says where.
-    """
-    try:
-        return read(kind, text)
-    except InputError as error:
-        raise ValueError(str(error)) from error
 
 
 _WRITE_S = 1.0
@@ -428,7 +411,7 @@ def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -
     """
     name = name or secrets.token_hex(8)
     private_folder(_place(folder))
-    replace_file(_place(folder) / (name + _ASKED), dumps(asked))
+    replace_file(_place(folder) / (name + _ASKED), write(asked).encode())
     return name
 
 
@@ -464,7 +447,7 @@ def answer(folder: LaunchFolder, said: JobStatus) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    replace_file(_place(folder) / f"{said.join_id}{_ANSWERED}", dumps(said))
+    replace_file(_place(folder) / f"{said.join_id}{_ANSWERED}", write(said).encode())
 
 
 def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
@@ -501,9 +484,9 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
     Raises:
         InputError: what is wanted cannot be read.
     """
-    with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
+    with InputError.instead_of((OSError, InputError), f"{folder.launch_id} cannot be read"):
         paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
-        joined = [loads(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
+        joined = [read(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
         first = folder.read_spec().pairs[status.pair_number]
         return (*first.parts, *(made.parts[-1] for made in joined))
 
@@ -527,8 +510,8 @@ def _place(folder: LaunchFolder) -> Path:
 
 
 def _read(kind: type[T], path: Path) -> T | None:
-    with suppress(OSError, ValueError):
-        return loads(kind, read_ours(path))
+    with suppress(OSError, InputError):
+        return read(kind, read_ours(path))
     return None
 
 
@@ -699,13 +682,13 @@ class HistoryKeeper:
 def write_history(folder: LaunchFolder, history: History) -> None:
     """Keep it; on a full disk that of before stays."""
     with suppress(OSError):
-        replace_file(folder.path / "history.json", dumps(history), durable=False)
+        replace_file(folder.path / "history.json", write(history).encode(), durable=False)
 
 
 def read_history(folder: LaunchFolder) -> History | None:
     """As far as it is kept; None: it has just begun, or its file is damaged."""
-    with suppress(OSError, ValueError):
-        return loads(History, read_ours(folder.path / "history.json", _MOST_BYTES))
+    with suppress(OSError, InputError):
+        return read(History, read_ours(folder.path / "history.json", _MOST_BYTES))
     return None
 
 

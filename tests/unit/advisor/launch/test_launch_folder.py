@@ -20,6 +20,7 @@ from advisor.core.objectives import Interval
 from advisor.errors import BusyError, InputError
 from advisor.formats.job_file import load_job
 from advisor.formats.moments import to_text
+from advisor.formats.wire import read, write
 from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
@@ -29,13 +30,11 @@ from advisor.launch.folder import (
     beyond,
     close_unclaimed,
     create_folder,
-    dumps,
     ended_launch,
     find_folder,
     half_removed,
     join_status,
     joins,
-    loads,
     observation_lines,
     read_history,
     remove,
@@ -231,13 +230,13 @@ ON_TWO = Split((100.0, 50.0), gpus=(ALL_GPUS, 1))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
-    text = dumps(spec)
+    text = write(spec).encode()
     (pair,) = json.loads(text)["pairs"]
     low = list(split.below_normal)
     wanted = {"shares": list(split.shares), "sharing": split.sharing, "below_normal": low}
     assert pair["split"] == {**wanted, "gpus": list(split.gpus)}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
-    assert loads(LaunchSpec, text) == spec
+    assert read(LaunchSpec, text) == spec
 
 
 @pytest.mark.parametrize(
@@ -254,8 +253,8 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
 )
 def test_what_is_no_document_is_refused(text: bytes) -> None:
     for kind in (LaunchSpec, LaunchStatus):
-        with pytest.raises(ValueError, match=r"\w"):
-            loads(kind, text)
+        with pytest.raises(InputError, match=r"\w"):
+            read(kind, text)
 
 
 def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
@@ -265,7 +264,7 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
         file.write_text(f"command: [train]\nprogress: {{kind: runs, unit: runs}}\n{more}")
         parts = (LaunchPart(job=load_job(file)), LaunchPart(job=B))
         pair = LaunchSet(split=Split((30, 70)), parts=parts)
-        spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
+        spec = read(LaunchSpec, write(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]
 
 
