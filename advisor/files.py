@@ -399,11 +399,11 @@ def open_plain(
         OSError: it cannot be opened, or is another thing.
     """
     flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
-    file = os.fdopen(os.open(path, _ACCESS[mode] | flags), mode, buffering=0)
-    found = os.fstat(file.fileno())
+    descriptor = os.open(path, _ACCESS[mode] | flags)
+    found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and owner in (None, found.st_uid):
-        return file
-    file.close()
+        return os.fdopen(descriptor, mode, buffering=0)
+    os.close(descriptor)
     whose = "" if owner is None else f" of user {owner}"
     raise OSError(errno.EINVAL, f"it is not a regular file{whose}", str(path))
 

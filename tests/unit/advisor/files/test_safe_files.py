@@ -267,8 +267,10 @@ def test_a_record_is_a_file_of_ours(
         path.write_bytes(bytes(11))
         user = os.geteuid() + (trap == "theirs")
         monkeypatch.setattr(os, "geteuid", lambda: user)
-    with pytest.raises(OSError, match=r"regular file|symbolic|directory|larger than 10"):
+    opened = [*Path("/proc/self/fd").iterdir()]
+    with pytest.raises(OSError, match=r"regular file|symbolic|larger than 10"):
         read_ours(path, 10)
+    assert [*Path("/proc/self/fd").iterdir()] == opened
 
 
 # locks on files
