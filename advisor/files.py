@@ -36,9 +36,6 @@ def open_home(home: Path, *below: str) -> Path:
     return private_folder(home, *below, ours=_OURS)
 
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
 def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes | None:
     """The beginning of a file that another user may have put there.
 
@@ -50,19 +47,9 @@ def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes |
     Returns:
         None where there is none, or it is no plain file, or not that user's.
     """
-    try:
-        file = os.open(path, _READ)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or owner not in (None, found.st_uid):
-            return None
-        return os.read(file, most_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    with suppress(OSError), open_plain(path, owner=owner) as file:
+        return file.read(most_bytes)
+    return None
 
 
 _LOCKS = Path("/proc/locks")
@@ -365,10 +352,9 @@ def replace_file(
     Raises:
         OSError: it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # Of its own for each write: threads of one process do not meet in it, and nobody guesses it.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        # What a killed process with this number left goes; a link in its place is not followed.
-        draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             file.flush()
@@ -395,21 +381,70 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_whole(path: Path, most_bytes: int) -> bytes:
-    """What a regular file holds; links are followed, since nothing but its content is used.
+_ACCESS = {"rb": os.O_RDONLY, "wb": os.O_WRONLY, "r+b": os.O_RDWR}
+
+
+def open_plain(
+    path: Path | str, mode: str = "rb", *, owner: int | None = None, links: bool = False
+) -> IO[Any]:
+    """A regular file that is there, without a buffer; nothing of it is changed, or waited for.
+
+    Args:
+        path: Where jobs, or other programs of this user, may have put anything by now.
+        mode: As of `open`.
+        owner: Number of the user whose it must be; None: anybody's.
+        links: Follow them.
+
+    Raises:
+        OSError: it cannot be opened, or is another thing.
+    """
+    flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
+    descriptor = os.open(path, _ACCESS[mode] | flags)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and owner in (None, found.st_uid):
+        return os.fdopen(descriptor, mode, buffering=0)
+    os.close(descriptor)
+    whose = "" if owner is None else f" of user {owner}"
+    raise OSError(errno.EINVAL, f"it is not a regular file{whose}", str(path))
+
+
+def read_whole(
+    path: Path | str, most_bytes: int, *, owner: int | None = None, links: bool = True
+) -> bytes:
+    """What a file holds, opened as by `open_plain`.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or larger than `most_bytes`.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    data = bytearray()
+    with open_plain(path, owner=owner, links=links) as file:
         # Read to the limit, whatever its size is said to be: it may grow.
-        data = file.read(most_bytes + 1)
+        while more := file.read(min(1 << 16, most_bytes + 1 - len(data))):
+            data += more
     if len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
-    return data
+    return bytes(data)
+
+
+def read_end(path: Path, most_bytes: int) -> bytes:
+    """The last bytes of a log of ours that may have any size; none where it cannot be read."""
+    with suppress(OSError), open_plain(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read(most_bytes)
+    return b""
+
+
+RECORD_BYTES = 8 << 20
+"""Most of a record of a launch, a join or a queue; a large one has some hundred kilobytes."""
+
+
+def read_ours(path: Path, most_bytes: int = RECORD_BYTES) -> bytes:
+    """What a file of this user holds; jobs run as the same one, and may have replaced it.
+
+    Raises:
+        OSError: it cannot be read, is a link, no regular file, not ours, or too large.
+    """
+    return read_whole(path, most_bytes, owner=os.geteuid(), links=False)
 
 
 _GROUP_FILE = 0o660

@@ -303,6 +303,8 @@ STRANGER = "stranger"
 
 UNCOUNTED = "uncounted"
 
+PAUSED = "paused"
+
 FOREIGN_HOST = "foreign-host"
 
 ONE_WINDOW, PRIOR = "one-window", "prior"
@@ -339,6 +341,7 @@ FLAGS: dict[str, str] = {
     STRANGER: "a process of no job computed on the GPU beside those of a launch",
     UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
     UNCOUNTED: "the progress or the results of a job of a launch could not be read for a time",
+    PAUSED: "a job of a launch was stopped or frozen for a time, which is in no mean",
     FOREIGN_HOST: "a job of a launch was over 14 % faster than alone by its profile, which is of "
     "another host",
     "wrong-results": "a job reported a result that is not finite",
@@ -377,6 +380,7 @@ DOUBTFUL = WRONG | {
     STRANGER,
     UNWATCHED,
     UNCOUNTED,
+    PAUSED,
     FOREIGN_HOST,
     HEAT,
     BACKLOG,

@@ -7,8 +7,7 @@ can be read again.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import (
     BACKLOG,
     JUDGE_S,
+    PAUSED,
     SETTLE_S,
     UNCOUNTED,
     UNWATCHED,
@@ -48,7 +48,7 @@ from advisor.launch.spec import (
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms
-from advisor.runtime.processes import is_stopped
+from advisor.runtime.processes import is_frozen, is_stopped
 from advisor.runtime.running_job import RunningJob
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ class JobMonitor:
         expected: Rate that was predicted beside those that ran when one joined last, or at first.
         uncounted: Why its progress cannot be read now; None: it can.
         demand: Requests per second that arrive, where that has changed; None: as declared.
-        paused: It stands still, since a process of it is stopped by a signal.
+        paused: It stands still, since a process of it is stopped by a signal, or it is frozen.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class JobMonitor:
         self.too_fast = False
         self.lost: str | None = None
         self.demand: float | None = None
-        self.paused = False
+        self.paused, self._goes_on = False, 0
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
         self._proof: Proof = proof or job.proof()
@@ -211,7 +211,7 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
-        self.paused = still_s > RECENT_S and any(map(is_stopped, self.job.seen_pids))
+        self._look_for_pause(moved=not still_s)
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.
@@ -237,6 +237,18 @@ class JobMonitor:
             )
         if self.over:
             self._is_stalled = self.paused = False
+
+    def _look_for_pause(self, *, moved: bool) -> None:
+        """See whether it stands still for being stopped.
+
+        One that has moved twice while a process of it was, such as the shell that started it, runs.
+        """
+        if moved and not (self.paused or self._goes_on):
+            return
+        pids = self.job.seen_pids
+        stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
+        self._goes_on = self._goes_on + moved if stopped else 0
+        self.paused = stopped and self._goes_on < 2
 
     def close(self, now: Moment) -> None:
         """Count what is left to be read of a job whose processes have ended."""
@@ -282,8 +294,7 @@ class JobMonitor:
         if self._minute.span_s < _DEMAND_S:
             return False
         rate, self._minute, before = self._minute.rate(), RateMeter(), self._answered
-        with suppress(OSError):
-            self._answered = self.job.latencies()
+        self._answered = self.job.latencies()
         p50_ms = percentile_ms(before, self._answered, 50) or math.inf
         self._usual_ms = min(self._usual_ms, p50_ms)
         most = expected if p50_ms > _LATE * self._usual_ms or p50_ms == math.inf else 0.0
@@ -396,10 +407,7 @@ class P99Watch:
         """Whether the promise has been broken for some windows by now; told again after as many."""
         if now_s < self._begun_s:
             return False
-        answered: tuple[int, ...] = ()
-        # A file that cannot be read is found when the job is counted next.
-        with suppress(OSError):
-            answered = self._job.latencies()
+        answered = self._job.latencies()
         if not self._before or not answered:
             self._before = self._before or answered
             return False
@@ -407,8 +415,7 @@ class P99Watch:
             return False
         self.p99_ms = p99_ms = percentile_ms(self._before, answered, 99)
         self._begun_s, self._before = now_s, answered
-        with suppress(OSError):
-            self.between_ms = range_ms(p99_ms or 0.0, self._job.latency_bounds_ms())
+        self.between_ms = range_ms(p99_ms or 0.0, self._job.latency_bounds_ms())
         # Latencies are known by buckets: late is one of which even the lower end is above.
         self.late = self.late + 1 if self.between_ms[0] >= self.promised_ms else 0
         return self.late > 0 and self.late % WINDOWS == 0
@@ -542,6 +549,8 @@ class Account:
         self.unwatched_s += max(0.0, passed_s - 2.0)  # so long counts as watched
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
+        if any(one.paused for one in running):
+            self.stretches[-1].flags.add(PAUSED)
         self._add(now, metered, running)
 
     def _add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
@@ -796,7 +805,9 @@ def is_behind(
 
 
 class Stretch:
-    """What they did; means leave out the first seconds, and those in which a server catches up.
+    """What they did.
+
+    Means leave out the first seconds, those in which a server catches up, and pauses of any job.
 
     Attributes:
         numbers: Which jobs of the launch, counted from 0.
@@ -824,6 +835,7 @@ class Stretch:
         self._paces = {n: _Pace(jobs[n], lately_s) for n in self.numbers}
         self._begun_s = self._settles_s = now_s
         self._first, self._last = metered, metered
+        self._stands, self._left_out_s, self._left_out = False, 0.0, Metered(0.0, 0.0, now_s)
         self._joules, self.catching_up = RateMeter(), tuple[int, ...]()
 
     @property
@@ -837,8 +849,17 @@ class Stretch:
         """Count the time since the last look; `metered` is the energy of the GPU so far."""
         self.seen_s = now.at_s
         self.overlap_s += passed_s
-        self._first, self._last = self._first or metered, metered
+        last, self._last = self._last, metered
+        self._first = self._first or metered
         self.ended = tuple(n for n, pace in self._paces.items() if pace.job.over)
+        stands = any(pace.job.paused for pace in self._paces.values())
+        # At the look that finds it going on it stood for a part of the time.
+        stood, self._stands = stands or self._stands, stands
+        if stood:
+            self._leave_out(passed_s, last, metered)
+            return
+        now = Moment(now.at_s - self._left_out_s, now.slack_s)
+        metered = metered and metered.since(self._left_out)
         unread = [pace for pace in self._paces.values() if pace.job.unread]
         if unread:
             self.flags.add(UNCOUNTED)
@@ -859,6 +880,17 @@ class Stretch:
             pace.note(now)
         if metered is not None:
             self._joules.add(*metered.of_rate)
+
+    def _leave_out(self, passed_s: float, last: Metered | None, metered: Metered | None) -> None:
+        """The time since the last look is in no mean: a job stood still."""
+        self._left_out_s += passed_s
+        for pace in self._paces.values():
+            pace.leave_out()
+        if last and metered:
+            out, grown = self._left_out, metered.since(last)
+            self._left_out = replace(
+                out, joules=out.joules + grown.joules, seconds=out.seconds + grown.seconds
+            )
 
     def power_w(self) -> float | None:
         """Of the GPU, mean of the time in which it was read."""
@@ -881,6 +913,7 @@ class Stretch:
 class _Pace:
     def __init__(self, job: JobMonitor, lately_s: float | None) -> None:
         self.job, self._first_steps, self._lately_s = job, job.steps, lately_s
+        self._seen, self._left_out = job.steps, 0.0
         self.begin()
 
     def begin(self) -> None:
@@ -895,9 +928,21 @@ class _Pace:
         return is_behind(offered_rate, self.job.rate(), self.steps, silent=is_silent, again=again)
 
     def note(self, now: Moment) -> None:
+        self._seen = self.job.steps
         for meter in (self.steps, self.lately):
-            meter.add(now, self.job.steps)
-        # A file that cannot be read is found when the job is counted next.
-        with suppress(OSError):
-            answered = self.job.job.latencies()
-            self.answered = (self.answered[0] or answered, answered)
+            meter.add(now, self._seen - self._left_out)
+        answered = self.job.job.latencies()
+        self.answered = (self.answered[0] or answered, answered)
+
+    def leave_out(self) -> None:
+        """What came since the last look is no part of it."""
+        self._left_out += self.job.steps - self._seen
+        self._seen, (first, last), answered = (
+            self.job.steps,
+            self.answered,
+            self.job.job.latencies(),
+        )
+        kept = (
+            then + now - before for then, before, now in zip(first, last, answered, strict=False)
+        )
+        self.answered = tuple(kept), answered

@@ -47,10 +47,10 @@ from advisor.core.records import Observation
 from advisor.errors import AdvisorError, BusyError, InputError
 from advisor.files import (
     PRIVATE_FILE,
-    open_file,
     open_home,
+    open_plain,
     private_folder,
-    read_whole,
+    read_ours,
     replace_file,
     try_lock,
     writing_private,
@@ -103,9 +103,9 @@ class LaunchFolder:
             InputError: it cannot be read.
         """
         with InputError.instead_of(
-            (OSError, ValueError), f"the launch {self.launch_id} has no readable spec"
+            (OSError, InputError), f"the launch {self.launch_id} has no readable spec"
         ):
-            return loads(LaunchSpec, (self.path / "spec.json").read_bytes())
+            return read(LaunchSpec, read_ours(self.path / "spec.json"))
 
     def write_spec(self, spec: LaunchSpec) -> None:
         """Replace the request.
@@ -113,21 +113,20 @@ class LaunchFolder:
         Raises:
             OSError: it cannot be written.
         """
-        replace_file(self.path / "spec.json", dumps(spec))
+        replace_file(self.path / "spec.json", write(spec).encode())
 
     def read_status(self) -> LaunchStatus:
-        """Status of the launch, with a note where its supervisor is silent or died early."""
+        """Status of the launch, with a note where its supervisor is silent, gone or never began."""
         # Looked at before the status: a supervisor writes its last word, then lets go. And the
         # claim before the lock, in which it is made: else one that just begins seems to be gone.
         claimed = self.claimed()
         lives = self.supervised()
         try:
-            status = loads(LaunchStatus, (self.path / "status.json").read_bytes())
-        except (OSError, ValueError):
+            status = read(LaunchStatus, read_ours(self.path / "status.json"))
+        except (OSError, InputError):
             status = self._first_status()
-        if lives:
-            return as_heard(status)
-        return abandoned(status) if claimed and not status.over else status
+        gone = claimed and not lives and not status.over
+        return abandoned(status) if gone else as_heard(status)
 
     def write_status(self, status: LaunchStatus) -> None:
         """Say where it stands; only its supervisor does.
@@ -135,7 +134,7 @@ class LaunchFolder:
         Raises:
             OSError: it cannot be written; the status before stays.
         """
-        replace_file(self.path / "status.json", dumps(status), durable=status.over)
+        replace_file(self.path / "status.json", write(status).encode(), durable=status.over)
 
     def keep_reserve(self) -> None:
         """Keep room on the disk; where there is none, nothing happens."""
@@ -167,12 +166,12 @@ class LaunchFolder:
     def supervised(self) -> bool:
         """Whether the supervisor lives."""
         try:
-            with (self.path / "alive").open("rb") as file:
+            with open_plain(self.path / "alive", owner=os.geteuid()) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
         except BlockingIOError:
             return True
+        except OSError:  # none is there, or what no supervisor made
+            return False
         return False
 
     @contextmanager
@@ -244,7 +243,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
     draft = root / f".{spec.launch_id}.{secrets.token_hex(4)}"
     try:
         private_folder(draft)
-        replace_file(draft / "spec.json", dumps(spec))
+        replace_file(draft / "spec.json", write(spec).encode())
         draft.rename(folder.path)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
@@ -263,23 +262,6 @@ def list_folders(root: Path) -> list[LaunchFolder]:
 def new_launch_id() -> str:
     """A name that sorts by time, such as 20260131-120000-3f2a91."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-
-
-def dumps(value: object) -> bytes:
-    """A dataclass as JSON."""
-    return write(value).encode()
-
-
-def loads(kind: type[T], text: bytes) -> T:
-    """The spec or the status that a document holds.
-
-    Raises:
-        ValueError: it is none; says where.
-    """
-    try:
-        return read(kind, text)
-    except InputError as error:
-        raise ValueError(str(error)) from error
 
 
 _WRITE_S = 1.0
@@ -429,7 +411,7 @@ def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -
     """
     name = name or secrets.token_hex(8)
     private_folder(_place(folder))
-    replace_file(_place(folder) / (name + _ASKED), dumps(asked))
+    replace_file(_place(folder) / (name + _ASKED), write(asked).encode())
     return name
 
 
@@ -465,7 +447,7 @@ def answer(folder: LaunchFolder, said: JobStatus) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    replace_file(_place(folder) / f"{said.join_id}{_ANSWERED}", dumps(said))
+    replace_file(_place(folder) / f"{said.join_id}{_ANSWERED}", write(said).encode())
 
 
 def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
@@ -502,9 +484,9 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
     Raises:
         InputError: what is wanted cannot be read.
     """
-    with InputError.instead_of((OSError, ValueError), f"{folder.launch_id} cannot be read"):
+    with InputError.instead_of((OSError, InputError), f"{folder.launch_id} cannot be read"):
         paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
-        joined = [loads(LaunchSpec, path.read_bytes()).pairs[0] for path in paths]
+        joined = [read(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
         first = folder.read_spec().pairs[status.pair_number]
         return (*first.parts, *(made.parts[-1] for made in joined))
 
@@ -528,13 +510,16 @@ def _place(folder: LaunchFolder) -> Path:
 
 
 def _read(kind: type[T], path: Path) -> T | None:
-    with suppress(OSError, ValueError):
-        return loads(kind, path.read_bytes())
+    with suppress(OSError, InputError):
+        return read(kind, read_ours(path))
     return None
 
 
 OBSERVATIONS = "observations.jsonl"
 DRAFT = "observing.jsonl"
+
+# Tens of thousands of joins, of some kilobytes each.
+_OBSERVATIONS_BYTES = 256 << 20
 
 
 def observation_lines(folder: LaunchFolder) -> list[bytes]:
@@ -542,7 +527,6 @@ def observation_lines(folder: LaunchFolder) -> list[bytes]:
 
     Raises:
         OSError: they cannot be read.
-        UnsafeFileError: a file of them is none of ours.
     """
     # Asked first: a supervisor keeps its observations before it lets go.
     lives = folder.supervised()
@@ -581,8 +565,8 @@ def draft_observations(folder: Path, found: Iterable[Observation], *, durable: b
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    with suppress(FileNotFoundError), os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
-        return file.read().split(b"\n")[:-1]
+    with suppress(FileNotFoundError):
+        return read_ours(path, _OBSERVATIONS_BYTES).split(b"\n")[:-1]
     return []
 
 
@@ -698,13 +682,13 @@ class HistoryKeeper:
 def write_history(folder: LaunchFolder, history: History) -> None:
     """Keep it; on a full disk that of before stays."""
     with suppress(OSError):
-        replace_file(folder.path / "history.json", dumps(history), durable=False)
+        replace_file(folder.path / "history.json", write(history).encode(), durable=False)
 
 
 def read_history(folder: LaunchFolder) -> History | None:
     """As far as it is kept; None: it has just begun, or its file is damaged."""
-    with suppress(OSError, ValueError):
-        return loads(History, read_whole(folder.path / "history.json", _MOST_BYTES))
+    with suppress(OSError, InputError):
+        return read(History, read_ours(folder.path / "history.json", _MOST_BYTES))
     return None
 
 

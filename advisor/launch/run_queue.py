@@ -17,8 +17,9 @@ from typing import Literal
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.core.job import Job
 from advisor.errors import BusyError, InputError
-from advisor.files import open_home, replace_file, try_lock, writing_private
-from advisor.launch.folder import LaunchFolder, dumps, joins, list_folders, loads
+from advisor.files import open_home, read_ours, replace_file, try_lock, writing_private
+from advisor.formats.wire import read, write
+from advisor.launch.folder import LaunchFolder, joins, list_folders
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
 Came = Literal["finished", "failed", "lost", "ended"]
@@ -103,10 +104,10 @@ class QueueFile:
         what = f"{self.path}, which says how far this queue is, cannot be read"
         fix = "see that nothing of it runs, then remove the file: all its jobs begin again"
         with (
-            InputError.instead_of((OSError, ValueError), what, fix=fix),
+            InputError.instead_of((OSError, InputError), what, fix=fix),
             suppress(FileNotFoundError),
         ):
-            return loads(QueueRecord, self.path.read_bytes())
+            return read(QueueRecord, read_ours(self.path))
         return QueueRecord()
 
     def write(self, record: QueueRecord) -> None:
@@ -115,7 +116,7 @@ class QueueFile:
         Raises:
             OSError: it cannot be written; the one before stays.
         """
-        replace_file(self.path, dumps(record), durable=True)
+        replace_file(self.path, write(record).encode(), durable=True)
 
     def remove(self) -> None:
         """Of a queue that is done nothing is left to go on with."""

@@ -478,7 +478,7 @@ class JobStatus:
         predicted_rate: What was expected of `rate`, beside those that ran when it began or when
             the last one joined.
         drift: Mean rate of the last five minutes over what is promised beside those that run.
-        paused: A signal has stopped it; that time enters no drift.
+        paused: A signal or a freezer has stopped it; that time is in no mean.
         join_id: Name of the request by which it joined; None: it began with the first.
         joined_at: When it joined the running jobs.
         ended_at: When it was seen to be over.
@@ -675,7 +675,8 @@ class LaunchStatus:
             can be stopped.
         supervisor_pid: The process that watches the jobs.
         silent_s: How long that has not been heard of, where it is 10 s or more: it hangs, was
-            stopped, or cannot write. All else is as of `updated_at` then, and nothing is proven.
+            stopped, or cannot write; or none has begun. All else is as of `updated_at` then, and
+            nothing is proven.
         warnings: Notes of the spec, then what came up, such as a prediction that is far from what
             is observed.
         history: What it did over its time; only where that is asked for. None there: it has just

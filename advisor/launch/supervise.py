@@ -30,6 +30,7 @@ from advisor.errors import (
     PartitionError,
     SurvivorsError,
 )
+from advisor.files import read_ours
 from advisor.formats.moments import now, to_exact_text
 from advisor.launch.account import JobMonitor, Stretch, Trial
 from advisor.launch.folder import (
@@ -588,10 +589,10 @@ class _SetRun:
             offer, self._offer = unknown if error else self._asking.result()
             self._asking = None
             self._writer.update(resplit=offer)
-        if self._folder.resplit.exists() and not coming:
-            wanted = self._folder.resplit.read_text()
+        with suppress(OSError):  # nobody asks, or what is there cannot be read
+            wanted = "" if coming else read_ours(self._folder.resplit).decode(errors="replace")
             self.again = self._offer if self._offer and str(self._offer.split) == wanted else None
-            if self.again is None:
+            if wanted and self.again is None:
                 self._folder.resplit.unlink()
                 self._writer.warn(f"not started again at {wanted}: it is not offered any more")
 

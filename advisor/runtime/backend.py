@@ -32,7 +32,7 @@ from advisor.core.gpu import (
     visible,
 )
 from advisor.errors import InputError, LimitNotProvenError, PartitionError
-from advisor.files import check_parents, private_folder
+from advisor.files import check_parents, private_folder, read_end, read_whole
 from advisor.runtime.processes import (
     beat,
     beating,
@@ -567,7 +567,7 @@ def binary_version(environment: Mapping[str, str]) -> str:
 def daemon_pid(pipe_dir: Path) -> int | None:
     """The number that a daemon left in its folder; None: none is there."""
     try:
-        return int((pipe_dir / "nvidia-cuda-mps-control.pid").read_text())
+        return int(read_whole(pipe_dir / "nvidia-cuda-mps-control.pid", 100))
     except (OSError, ValueError):
         return None
 
@@ -755,11 +755,7 @@ class MpsBackend(Server):
 
     def blamed(self) -> frozenset[int]:
         """Clients that our server's log names in lines about faults; it does so for some faults."""
-        newest = b""
-        file = self.control.pipe_dir.with_name("log") / "server.log"
-        with suppress(OSError), file.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - (64 << 10)))
-            newest = log.read()
+        newest = read_end(self.control.pipe_dir.with_name("log") / "server.log", 64 << 10)
         return named_in_faults(newest.decode(errors="replace")) if self.owned else frozenset()
 
     def release(self, pids: Collection[int]) -> None:

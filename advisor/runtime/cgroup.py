@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from advisor.core.job import Job
+from advisor.files import open_plain
+from advisor.runtime.processes import control_group, foreign_text
 
 CONTROLLERS = ("memory", "pids")
 """What the kernel must be asked for before a control group can be bounded."""
@@ -46,7 +48,7 @@ def bounds_of(job: Job) -> ResourceBounds:
     most_mib = max(1, int(0.95 * host_bytes) // _MIB)
     wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
     # Two jobs leave half of the host's process numbers to everybody else.
-    most_tasks = min(wanted, int(Path("/proc/sys/kernel/pid_max").read_text()) // 4)
+    most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
     return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
 
 
@@ -78,17 +80,13 @@ def met_bound(group: Path, bounds: ResourceBounds) -> str | None:
 
 def _events(path: Path) -> dict[str, int]:
     """Counts of a control group by name; none where it has no such controller."""
-    try:
-        lines = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {name: int(count) for name, count in lines}
+    return {name: int(count) for name, count in map(str.split, foreign_text(path).splitlines())}
 
 
-def _write(path: Path, value: int) -> None:
+def _write(path: Path, value: int | str) -> None:
     # Nothing is made: in a control group without the controller there is no such file.
-    with suppress(OSError), path.open("r+") as file:
-        file.write(str(value))
+    with suppress(OSError), open_plain(path, "wb") as file:
+        file.write(str(value).encode())
 
 
 OURS = "advisor-supervisors"
@@ -108,10 +106,9 @@ def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     # in it that asks for `pids` alone would take no process below it any more; only the root of all
     # groups, which has no type, may have both.
     if not ((place / "cgroup.type").exists() and members(place)):
-        with suppress(OSError):
-            there = (place / "cgroup.controllers").read_text().split()
-            wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-            (place / "cgroup.subtree_control").write_text(wanted)
+        there = foreign_text(place / "cgroup.controllers").split()
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
+        _write(place / "cgroup.subtree_control", wanted)
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -132,24 +129,17 @@ def left_cgroups(prefix: str) -> list[Path]:
 
 def members(path: Path) -> list[int]:
     """Processes in a control group, without those in groups below it; none where it is gone."""
-    try:
-        return [int(line) for line in (path / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
+    return [int(line) for line in foreign_text(path / "cgroup.procs").split()]
 
 
 def populated(path: Path) -> bool:
     """Whether a process lives in a control group or below it."""
-    try:
-        return "populated 1" in (path / "cgroup.events").read_text()
-    except OSError:
-        return False
+    return "populated 1" in foreign_text(path / "cgroup.events")
 
 
 def kill_cgroup(path: Path) -> None:
     """End every process in a control group and below it."""
-    with suppress(OSError):
-        (path / "cgroup.kill").write_text("1")
+    _write(path / "cgroup.kill", 1)
 
 
 def remove_cgroup(path: Path) -> None:
@@ -163,16 +153,5 @@ def remove_cgroup(path: Path) -> None:
 
 
 def _place() -> Path | None:
-    own = _own()
+    own = control_group("self")
     return own.parent if own and own.name == OURS else own
-
-
-def _own() -> Path | None:
-    try:
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    roots = [fields[1] for line in mounts if (fields := line.split())[2] == "cgroup2"]
-    names = [line.removeprefix("0::") for line in groups if line.startswith("0::")]
-    return Path(roots[0] + names[0]) if roots and names else None

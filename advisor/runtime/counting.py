@@ -22,11 +22,13 @@ from typing import Any
 
 from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
+from advisor.files import open_plain, read_plain
 from advisor.progress import (
     BEATS_AT,
     BOUNDS_AT,
     FAULT_AT,
     FAULT_BYTES,
+    FILE_BYTES,
     FIRST_AT,
     FIRST_VALUES,
     LATENCIES_AT,
@@ -197,12 +199,17 @@ class Tally:
 class CounterFile:
     """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count.
 
+    Args:
+        path: Of the file.
+        scale: Progress of one count.
+        links: As of `open_plain`.
+
     Attributes:
         close: Lets go of the file, into which the job may go on counting.
     """
 
-    def __init__(self, path: Path, scale: float = 1) -> None:
-        self._path, self._file = path, path.open("rb", buffering=0)
+    def __init__(self, path: Path, scale: float = 1, *, links: bool = False) -> None:
+        self._file = open_plain(path, links=links)
         self._scale, self._tally, self.close = scale, Tally(), self._file.close
 
     def read(self, *, last: bool = False) -> float:
@@ -211,16 +218,15 @@ class CounterFile:
         Raises:
             JobError: the file was emptied, or what writes it cannot count now.
         """
-        self._file.seek(0)
-        count = self._file.read(8)
-        if len(count) < 8:
+        data = os.pread(self._file.fileno(), FILE_BYTES, 0)
+        if len(data) < 8:
             raise JobError(
-                f"the progress file has {len(count)} bytes, not 8",
+                f"the progress file has {len(data)} bytes, not 8",
                 why="the job emptied it",
                 fix="write the count in place, as docs/job-file.md shows",
             )
-        self._tally.add(struct.unpack("<q", count)[0])
-        if not last and (fault := read_fault(self._path)):
+        self._tally.add(*struct.unpack_from("<q", data))
+        if not last and (fault := parse_fault(data)):
             raise JobError(fault)
         return self._tally.total * self._scale
 
@@ -318,15 +324,16 @@ class OutputLines:
     Args:
         path: Of the file.
         last_bytes: Of what was written before; None: from its beginning.
+        links: As of `open_plain`.
 
     Attributes:
         is_behind: The last look found more than it may read.
         rest: The line that has no end yet, such as a progress bar until it is drawn again.
     """
 
-    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
-        self._path, self._file, self.rest = path, path.open("rb", buffering=0), b""
-        self.is_behind = False
+    def __init__(self, path: Path, last_bytes: int | None = None, *, links: bool = False) -> None:
+        self._path, self._links, self.rest = path, links, b""
+        self._file, self.is_behind = open_plain(path, links=links), False
         if last_bytes is not None:
             self._file.seek(max(0, self._file.seek(0, os.SEEK_END) - last_bytes))
 
@@ -356,7 +363,8 @@ class OutputLines:
 
     def _follow(self) -> None:
         old = self._file
-        self._file = self._path.open("rb", buffering=0)
+        with JobError.instead_of(OSError, "the job's output cannot be read"):
+            self._file = open_plain(self._path, links=self._links)
         aside = _number(self._path.with_name(f"{self._path.name}.1"))
         is_next = aside == os.fstat(old.fileno()).st_ino
         old.close()
@@ -464,7 +472,7 @@ def _in_time(pattern: str) -> Generator[None]:
 
 def read_reported(progress_path: Path) -> Reported:
     """The values in `ADVISOR_PROGRESS_FILE`: all that the job reported since it started."""
-    return parse_reported(progress_path.read_bytes())
+    return parse_reported(_content(progress_path))
 
 
 class ReportedOutput:
@@ -517,17 +525,20 @@ def read_beats(progress_path: Path) -> int:
 
 def _values(progress_path: Path, form: str, at: int) -> tuple[Any, ...]:
     """What stands at a place of a progress file; nothing where the file ends before that."""
-    data = progress_path.read_bytes()
+    data = _content(progress_path)
     return struct.unpack_from(form, data, at) if len(data) >= at + struct.calcsize(form) else ()
 
 
-def read_fault(progress_path: Path) -> str:
-    """Why the job is not counted now; empty while it is, and for a file of 8 bytes."""
-    return parse_fault(progress_path.read_bytes())
+def _content(progress_path: Path) -> bytes:
+    """What a progress file holds; nothing where the job has put something else in its place."""
+    return read_plain(progress_path, FILE_BYTES, os.geteuid()) or b""
 
 
 def parse_fault(data: bytes) -> str:
-    """The same in the beginning of a progress file."""
+    """Why the job is not counted now, in the beginning of a progress file of any size.
+
+    Empty while it is.
+    """
     return data[FAULT_AT : FAULT_AT + FAULT_BYTES].partition(b"\0")[0].decode(errors="replace")
 
 

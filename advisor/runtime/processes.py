@@ -26,6 +26,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
 from advisor.core.gpu import HOLDERS
+from advisor.files import read_whole
 
 _EVERY_S = 0.2
 # What takes longer hangs, whatever it is.
@@ -159,15 +160,34 @@ def is_stopped(pid: int) -> bool:
     return _stat(pid)[:1] in (["T"], ["t"])
 
 
+def is_frozen(pid: int) -> bool:
+    """Whether the freezer of control groups holds a process: `docker pause`, a batch system."""
+    new, old = control_group(pid), control_group(pid, "freezer")
+    is_old = old is not None and "FR" in foreign_text(old / "freezer.state")
+    return is_old or (new is not None and "frozen 1" in foreign_text(new / "cgroup.events"))
+
+
+def control_group(pid: int | str, controller: str = "") -> Path | None:
+    """The control group of a process: of version 2, or that of a controller of version 1."""
+    mounts = [line.split() for line in foreign_text("/proc/self/mounts").splitlines()]
+    groups = [line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines()]
+    kind = f"cgroup{'' if controller else 2}"
+    roots = [
+        m[1] for m in mounts if m[2] == kind and (not controller or controller in m[3].split(","))
+    ]
+    names = [name for _, of, name in groups if controller in of.split(",")]
+    return Path(roots[0] + names[0]) if roots and names else None
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler of its own for a signal."""
-    caught = re.search(rb"^SigCgt:\s*(\w+)", _read(pid, "status"), re.MULTILINE)
+    caught = re.search(rb"^SigCgt:\s*(\w+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def has_memory(pid: int) -> bool:
     """Whether a process runs and is not in the midst of its end."""
-    return owner_of(pid) is not None and not _read(pid, "statm").startswith(b"0 ")
+    return owner_of(pid) is not None and not _read(f"/proc/{pid}/statm").startswith(b"0 ")
 
 
 def _by_parent() -> dict[int, list[int]]:
@@ -186,7 +206,7 @@ def marked_pids(mark: Mapping[str, str]) -> list[int]:
 def carries(pid: int, mark: Mapping[str, str]) -> bool:
     """Whether a living process was started with all variables of `mark`."""
     # Asked many times a second on hosts with hundreds of processes, so nothing is taken apart.
-    raw = b"\0" + _read(pid, "environ")
+    raw = b"\0" + _read(f"/proc/{pid}/environ")
     return all(b"\0" + os.fsencode(f"{key}={value}") + b"\0" in raw for key, value in mark.items())
 
 
@@ -199,7 +219,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 def cpu_steal_s() -> float:
     """CPU time that other guests of the host took from this one since boot, s, all cores."""
-    first = (_PROC / "stat").read_text().split("\n", 1)[0].split()
+    first = foreign_text("/proc/stat").split("\n", 1)[0].split()
     return int(first[8]) / _TICKS_PER_S if len(first) > 8 else 0.0
 
 
@@ -213,12 +233,12 @@ def owner_of(pid: int) -> int | None:
 
 def name_of(pid: int) -> str:
     """Name of a process as the kernel keeps it, 15 characters; empty when there is none."""
-    return _read(pid, "comm").decode(errors="replace").strip()
+    return foreign_text(f"/proc/{pid}/comm").strip()
 
 
 def environment_of(pid: int) -> dict[str, str]:
     """Environment that the process was started with; empty when it may not be read."""
-    pairs = (item.partition(b"=") for item in _read(pid, "environ").split(b"\0") if item)
+    pairs = (item.partition(b"=") for item in _read(f"/proc/{pid}/environ").split(b"\0") if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
@@ -253,17 +273,23 @@ def _numbers(folder: Path) -> list[int]:
 
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
-    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+    return foreign_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def _read(pid: int, name: str) -> bytes:
-    """A file of a process; empty when the process is gone or hides it."""
+# The maps of a process with tens of thousands of mappings have some megabytes.
+_FOREIGN_BYTES = 64 << 20
+
+
+def _read(path: Path | str) -> bytes:
     try:
-        # Thousands of times a minute; a Path takes ten times as long.
-        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
-            return file.read()
+        return read_whole(path, _FOREIGN_BYTES)
     except OSError:
         return b""
+
+
+def foreign_text(path: Path | str) -> str:
+    """A file that is not ours, such as those of the kernel; empty where it cannot be read."""
+    return _read(path).decode(errors="replace")
 
 
 def of_user(user: int | None) -> dict[str, Any]:
@@ -318,12 +344,9 @@ def physical_cores(topology: Path = Path("/sys/devices/system/cpu")) -> list[fro
 
 
 def _siblings(topology: Path, core: int) -> set[int]:
-    try:
-        text = (topology / f"cpu{core}/topology/thread_siblings_list").read_text()
-    except OSError:
-        return {core}
+    text = foreign_text(topology / f"cpu{core}/topology/thread_siblings_list")
     siblings = {core}
-    for part in text.strip().split(","):
+    for part in filter(None, text.strip().split(",")):
         low, _, high = part.partition("-")
         siblings |= set(range(int(low), int(high or low) + 1))
     return siblings
@@ -345,9 +368,7 @@ def loaded_libraries(pids: Iterable[int]) -> str | None:
     """Such as "cublas 130100, torch 2.11.0+cu130", by name; None where no version can be read."""
     found: dict[str, str] = {}
     for pid in pids:
-        # It may have ended, or belong to somebody else.
-        with suppress(OSError):
-            found |= _of_process(pid)
+        found |= _of_process(pid)
     return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or None
 
 
@@ -360,10 +381,14 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
     Such as "XLA_PYTHON_CLIENT_PREALLOCATE=false" or "--gpu-memory-utilization 0.4"; an option that
     no command has is without a value. None: none holds memory that it does not need.
     """
-    words = "".join(f"\0{_text(pid, 'cmdline')}" for pid in pids).replace("_", "-")
+    words = "".join(f"\0{foreign_text(f'/proc/{pid}/cmdline')}" for pid in pids).replace("_", "-")
     found: dict[str, str] = {}
     for pid in pids:
-        for way in (w for name in {*_HOLDER.findall(_text(pid, "maps"))} for w in HOLDERS[name]):
+        for way in (
+            w
+            for name in {*_HOLDER.findall(foreign_text(f"/proc/{pid}/maps"))}
+            for w in HOLDERS[name]
+        ):
             if way.startswith("-"):
                 given = re.findall(rf"\0{way}[=\0]([^\0]+)", words)
                 found[way] = " ".join((way, *given[-1:]))
@@ -372,12 +397,8 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
     return " ".join(sorted(found.values())) or None
 
 
-def _text(pid: int, name: str) -> str:
-    return _read(pid, name).decode(errors="replace")
-
-
 def _of_process(pid: int) -> dict[str, str]:
-    maps = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    maps = foreign_text(f"/proc/{pid}/maps").splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}
     found: dict[str, str] = {}
     for path in sorted(paths):
@@ -390,10 +411,8 @@ def _of_process(pid: int) -> dict[str, str]:
 
 def _version(name: str, file: Path) -> str | None:
     if name == "torch":
-        with suppress(OSError):
-            if found := _TORCH.search((file.parents[1] / "version.py").read_text("utf-8")):
-                return found[1]
-        return None
+        found = _TORCH.search(foreign_text(file.parents[1] / "version.py"))
+        return found and found[1]
     # The folder that wheels were installed into; of a file that is of none, its own.
     names = ("site-packages", "dist-packages")
     packages = next((folder for folder in file.parents if folder.name in names), file.parent)

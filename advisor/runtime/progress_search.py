@@ -25,6 +25,7 @@ from statistics import median
 from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError, JobError
+from advisor.files import open_plain, read_plain, replace_file, writing_private
 from advisor.installed import DISTRIBUTION
 from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
 from advisor.runtime.counting import OutputLines, number_of, plain
@@ -592,7 +593,7 @@ class _Look:
                 asked_s, busy = now_s, computes()
                 self._ask()
             self._read(now_s, busy=busy)
-            if (self._folder / "progress").read_bytes()[:8] != bytes(8):
+            if (read_plain(self._folder / "progress", 8) or bytes(8)) != bytes(8):
                 return FoundProgress(ProgressSettings(gate=self._passes_gate()), "")
             if self._page_moves:
                 return self._by_page()
@@ -682,9 +683,10 @@ class _Look:
         """Close the gate, and see whether the job comes to it."""
         path = self._folder / "gate"
         # In place: a job that has mapped the file dies of a read while it is empty.
-        with path.open("r+b") as file:
+        with open_plain(path, "r+b") as file:
             file.write(struct.pack("<q", HOLD))
-        return wait_until(lambda: path.read_bytes()[8:16] == struct.pack("<q", WAITING), GATE_S)
+            waiting = struct.pack("<q", WAITING)
+            return wait_until(lambda: os.pread(file.fileno(), 8, 8) == waiting, GATE_S)
 
     def _quoted(self) -> str:
         last = " | ".join(line.strip() for line in self._last_lines)
@@ -716,14 +718,14 @@ def _looking(command: Sequence[str], environment: Mapping[str, str]) -> Generato
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "progress").write_bytes(bytes(FILE_BYTES))
-        (folder / "gate").write_bytes(struct.pack("<qq", GO, 0))
+        replace_file(folder / "progress", bytes(FILE_BYTES), durable=False)
+        replace_file(folder / "gate", struct.pack("<qq", GO, 0), durable=False)
         known = {
             "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
             "ADVISOR_GATE_FILE": str(folder / "gate"),
             "PYTHONUNBUFFERED": "1",
         }
-        with (folder / "output").open("wb") as output:
+        with writing_private(folder / "output") as output:
             job = subprocess.Popen(
                 command,
                 env={**environment, **known},

@@ -21,7 +21,7 @@ from pathlib import Path
 from advisor.core.gpu import GROWTH, Share
 from advisor.core.job import Job
 from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotProvenError
-from advisor.files import writing_private
+from advisor.files import open_plain, read_end, writing_private
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backend import Backend, Granted, Proof
 from advisor.runtime.cgroup import bounds_of, cgroup_prefix
@@ -87,7 +87,7 @@ class RunningJob:
         self.output = folder / "output.log"
         self._backend, self._process = backend, process
         self._progress_path = folder / "progress"
-        self._gate = (folder / "gate").open("r+b", buffering=0) if job.progress.gate else None
+        self._gate = open_plain(folder / "gate", "r+b") if job.progress.gate else None
         self._counter = open_counter(job.progress, self._progress_path, self.output)
         self._reports, self.reported = None, partial(read_reported, self._progress_path)
         if job.results and job.results.pattern is not None:
@@ -245,7 +245,6 @@ class RunningJob:
         Raises:
             LimitNotProvenError: one has.
         """
-        self._process.rouse()
         if pids := self.pids():
             try:
                 self._backend.check_variables(self.share, lambda: pids)
@@ -256,10 +255,7 @@ class RunningJob:
 
     def tail(self) -> str:
         """The last 600 characters of the output."""
-        with self.output.open("rb") as file:
-            # Weeks of output do not fit into memory.
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 600))
-            return file.read().decode(errors="replace").strip()
+        return read_end(self.output, 600).decode(errors="replace").strip()
 
     def leave(self) -> None:
         """Ask the job at its gate to end; returns at once."""

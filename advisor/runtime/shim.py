@@ -58,8 +58,7 @@ class _Output:
         self._open()
 
     def _open(self) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = os.open(self._path, flags, 0o600)
+        self._file = _open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
@@ -72,8 +71,9 @@ class _Output:
                 if self._begun_again == 2:
                     _write(f"{self._path}.head", self._head)
                 os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - see _children
-                os.close(self._file)
+                full = self._file
                 self._open()
+                os.close(full)
             self._size += os.write(self._file, data)
 
 
@@ -198,7 +198,7 @@ def _become(order: _Order, output: int, shim: int) -> None:
         _write(f"{order['cgroup']}/cgroup.procs", b"0")
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+    for source, target in ((_open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     if folder := order["folder"]:
         os.chdir(folder)
@@ -222,22 +222,31 @@ def _children(pid: int) -> list[int]:
     # A Path takes ten times as long, and a chain of forks does not wait.
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+            with os.fdopen(_open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY), "rb") as file:
                 found += map(int, file.read().split())
     return found
 
 
 def _parent(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+        with os.fdopen(_open(f"/proc/{pid}/stat", os.O_RDONLY), "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
 
 
 def _write(path: str, data: bytes) -> None:
-    with suppress(OSError), open(path, "wb", buffering=0) as file:  # noqa: PTH123
-        file.write(data)
+    with suppress(OSError):
+        file = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            os.write(file, data)
+        finally:
+            os.close(file)
+
+
+def _open(path: str, flags: int) -> int:
+    """A file in a folder that the job can write to: no link is followed, no FIFO waited for."""
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def _say(line: str) -> None:
@@ -248,7 +257,7 @@ def _say(line: str) -> None:
 
 def _order() -> _Order:
     # Nothing follows before the answer, so no command is lost in a buffer.
-    with open(0, "rb", closefd=False) as file:
+    with os.fdopen(0, "rb", closefd=False) as file:
         line = file.readline()
     if not line.endswith(b"\n"):
         sys.exit(0)

@@ -9,11 +9,13 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -147,6 +149,12 @@ class _Server(uvicorn.Server):
             self._certificate.renew()
         return await super().on_tick(counter)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, and see to it that no thread which waits for a disk holds that up."""
+        super().handle_exit(sig, frame)
+        within_s = self._options.drain_s + _CLOSE_S
+        threading.Thread(target=_leave, args=[within_s], daemon=True).start()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell systemd, then answer what is asked already."""
         self._systemd.stopping()
@@ -164,6 +172,17 @@ class _Server(uvicorn.Server):
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+
+
+# What is open is closed in so long after the last request, s.
+_CLOSE_S = 10.0
+
+
+def _leave(within_s: float) -> None:
+    time.sleep(within_s)
+    names = ", ".join(thread.name for thread in threading.enumerate())
+    logging.getLogger(__name__).error("left with threads that do not end: %s", names)
+    os._exit(0)
 
 
 async def _answer(server: _Server, app: Starlette, listener: socket.socket) -> None:

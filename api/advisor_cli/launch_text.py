@@ -263,7 +263,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         if text := unread_text(job.unread, job.unread_since, job.stalled_since):
             yield f"{job.job}: {text}"
         if job.paused:
-            yield f"{job.job}: paused, stopped by a signal"
+            yield f"{job.job}: paused, stopped by a signal or frozen"
     if text := _drift_text(status):
         yield f"drift {text}"
     if (offer := status.resplit) and not offer.refused:

@@ -288,6 +288,7 @@ class _RunPlan:
     first: tuple[_RunJob, ...]
     tried: Mapping[str, tuple[str, ...]]
     running: tuple[str, ...]
+    silent: tuple[str, ...]
     waiting: tuple[str, ...]
     spare_s: Mapping[str, float]
     alone: Mapping[str, str]
@@ -301,6 +302,7 @@ class _RunPlan:
     def _lines(self) -> Iterator[tuple[str, str]]:
         if self.running:
             yield "Running", f"{', '.join(self.running)}: the same command takes them up"
+        yield from (("Silent", text) for text in self.silent)
         yield from (
             (f"GPU {gpu}", "; ".join(map(_first, those)))
             for gpu, those in grouped(self.first, lambda job: job.gpu).items()
@@ -521,6 +523,11 @@ def run(
                     if len(ways) > 1
                 },
                 running=tuple(job.status.job for launch in look.launches for job in launch.running),
+                silent=tuple(
+                    f"{one.launch_id} is {one.status.standing}"
+                    for one in look.launches
+                    if one.status.silent_s is not None
+                ),
                 waiting=tuple(_left(look, first)),
                 spare_s={n: queue.spare_s(n) for n in _left(look, first) if n in due_s},
                 alone=_alone(queue.cards),

@@ -343,8 +343,26 @@ def _guard_file(engine: Engine) -> None:
         if record.info["file"] != _identity(url):
             raise DisconnectionError  # another connection is made, or cannot be
 
+    def connect(dialect: Any, record: ConnectionPoolEntry, args: Any, options: Any) -> Any:
+        _close_to_others(url)
+        connection = dialect.connect(*args, **options)
+        try:
+            connection.execute("PRAGMA schema_version")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+                # A full disk has no room for what readers share: this one reads alone, and briefly.
+                connection.close()
+                connection = dialect.connect(*args, **options)
+                record.info["alone"] = [*connection.execute("PRAGMA locking_mode=EXCLUSIVE")]
+        return connection
+
+    def let_go(_connection: object, record: ConnectionPoolEntry) -> None:
+        if "alone" in record.info:
+            record.invalidate()
+
     # As late as that: who only asks whether there is a database must not make one.
-    event.listen(engine, "do_connect", lambda *_: _close_to_others(url))
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "checkin", let_go)
     event.listen(engine, "connect", note)
     event.listen(engine, "checkout", check)
 

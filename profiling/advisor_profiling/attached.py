@@ -113,7 +113,7 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
         path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
         if not path.is_file():
             continue
-        count = CounterFile(path)
+        count = CounterFile(path, links=True)
         if _has_begun(count) or not begun:
             return ToldProgress(ProgressSettings(), count.read, count.close)
         count.close()
@@ -203,7 +203,7 @@ class _Output:
 
     def __init__(self, path: Path) -> None:
         # Of an output that was written before, the end.
-        self._lines = OutputLines(path, last_bytes=64 * 1024)
+        self._lines = OutputLines(path, last_bytes=64 * 1024, links=True)
         self.close = self._lines.close
         self._unread: list[str] = []
 

@@ -20,7 +20,15 @@ from advisor.runtime import cgroup, job_process, shim
 from advisor.runtime.backend import Granted, Server, UncappedBackend
 from advisor.runtime.cgroup import ResourceBounds, left_cgroups
 from advisor.runtime.job_process import JobProcess, adopting_orphans, check_none, end_cgroups
-from advisor.runtime.processes import is_stopped, marked_pids, owner_of, session_of, wait_until
+from advisor.runtime.processes import (
+    control_group,
+    is_frozen,
+    is_stopped,
+    marked_pids,
+    owner_of,
+    session_of,
+    wait_until,
+)
 from advisor.runtime.running_job import Proven, RunningJob, check_program, end_leftovers, prove
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
@@ -158,6 +166,40 @@ def test_shim_that_was_stopped_is_continued(start: Start, tmp_path: Path) -> Non
     assert wait_until(lambda: is_stopped(process.roots()[0]), 10)
     assert ended(process)
     assert alive(tmp_path) == []
+
+
+def test_end_of_a_job_that_stopped_its_shim_is_seen_at_once(start: Start) -> None:
+    """Before it was ready, too, when nobody looks at its limit yet."""
+    process = start("sh", "-c", "sleep 0.3; kill -STOP $PPID; exit 3")
+    assert wait_until(lambda: process.status == 3, 15)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a control group here")
+@pytest.mark.parametrize("kind", ["", "freezer"])
+def test_what_stands_still_is_known(kind: str) -> None:
+    """Whether by a signal, or by the freezer of either version of control groups."""
+    own = control_group("self", kind)
+    if own is None or not os.access(own, os.W_OK):
+        pytest.skip("this host has no such control groups")
+    group = own / f"advisor-test-{os.getpid()}"
+    name, on, off = ("freezer.state", "FROZEN", "THAWED") if kind else ("cgroup.freeze", "1", "0")
+    with subprocess.Popen(["sleep", "60"]) as job:
+        assert (is_stopped(job.pid), is_frozen(job.pid)) == (False, False)
+        job.send_signal(signal.SIGSTOP)
+        assert wait_until(lambda: is_stopped(job.pid), 10)
+        job.send_signal(signal.SIGCONT)
+        group.mkdir()
+        try:
+            (group / "cgroup.procs").write_text(str(job.pid))
+            (group / name).write_text(on)
+            assert wait_until(lambda: is_frozen(job.pid), 10)
+            (group / name).write_text(off)
+            assert wait_until(lambda: not is_frozen(job.pid), 10)
+        finally:
+            (group / name).write_text(off)
+            job.kill()
+            job.wait()
+            group.rmdir()
 
 
 def test_shim_that_is_stopped_again_and_again_is_killed(start: Start, tmp_path: Path) -> None:

@@ -181,7 +181,16 @@ def test_what_cannot_be_is_refused_before_anything_starts(h100: FakeHost) -> Non
 
 def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     plan = h100.answer("run", *TWELVE, "--dry-run")
-    assert set(plan) == {"dry_run", "first", "tried", "running", "waiting", "spare_s", "alone"}
+    assert set(plan) == {
+        "dry_run",
+        "first",
+        "tried",
+        "running",
+        "silent",
+        "waiting",
+        "spare_s",
+        "alone",
+    }
     assert (set(plan["first"][0]), plan["first"][0]["job"]) == (JOB_KEYS, "bert-serve-10")
     assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)
     assert set(plan["alone"]) == {"home-made"}

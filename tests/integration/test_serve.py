@@ -112,6 +112,51 @@ def test_a_stop_lets_requests_end(tmp_path: Path) -> None:
         assert words in said
 
 
+_HANGS = """
+import asyncio, os, signal, socket, threading, time
+from starlette.applications import Starlette
+from starlette.routing import Route
+from advisor_api import server
+from advisor_api.http.gate import HttpMetrics
+from advisor_api.http.options import ServeOptions
+
+def hang(_=None):
+    held.append(1)
+    threading.Event().wait()
+
+async def hang_in_thread(_):
+    await asyncio.to_thread(hang)
+
+def make(_):
+    app = Starlette(routes=[Route("/0", hang), Route("/1", hang_in_thread)])
+    app.state.metrics = HttpMetrics()
+    return app
+
+def ask_and_stop(port):
+    asked = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    for n, client in enumerate(asked):
+        client.sendall(b"GET /%d HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n" % n)
+    while len(held) < 2:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def started(real):
+    threading.Thread(target=ask_and_stop, args=[real.port], daemon=True).start()
+
+held, server._CLOSE_S = [], 0.5
+server.serve_app(make, ServeOptions(port=0, drain_s=0.5), started, {})
+"""
+
+
+def test_a_stop_waits_for_no_thread_that_hangs() -> None:
+    """As one that reads from a disk of the network that is gone; such threads are named."""
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGS], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0
+    assert "left with threads that do not end: MainThread" in done.stderr
+
+
 def _refuses(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -179,7 +179,7 @@ def log_fault(error: Exception, fault: Fault, request_id: str) -> None:
     if fault.code == "internal":
         LOG.error("%s: an internal error", request_id, exc_info=error)
     elif fault.status >= 500 and not isinstance(error, HTTPException):
-        LOG.error("%s: %s: %s", request_id, fault.code, error)
+        LOG.error("%s: %s: %s", request_id, fault.code, str(error) or repr(error))
 
 
 async def _answer(request: Request, error: Exception) -> Response:
@@ -261,12 +261,22 @@ async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     return await asyncio.get_running_loop().run_in_executor(_POOL, call)
 
 
+# A lock of the database is waited for half as long.
+_MOST_S = 60.0
+
+
 class _SentRoute(APIRoute):
     """A route whose body, if it has one, is a dataclass or a model."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As FastAPI's, but the body is read by `advisor.formats`, and its faults are told last."""
-        usual = super().get_route_handler()
+        unbounded = super().get_route_handler()
+
+        async def usual(request: Request) -> Response:
+            # A thread may wait for ever, as for a disk of the network that is gone.
+            async with asyncio.timeout(_MOST_S):
+                return await unbounded(request)
+
         if self.body_field is None:
             return usual
         kind = cast("type[Any]", self.body_field.field_info.annotation)

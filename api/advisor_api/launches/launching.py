@@ -14,17 +14,15 @@ from advisor.core.gpu import Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import AdvisorError, BusyError, InputError, UnsafeFileError
 from advisor.formats.moments import now
-from advisor.formats.wire import write
+from advisor.formats.wire import read, write
 from advisor.launch.folder import (
     LaunchFolder,
     ask_join,
     close_unclaimed,
     create_folder,
-    dumps,
     find_folder,
     first_status,
     join_status,
-    loads,
     read_history,
     read_request,
 )
@@ -73,8 +71,8 @@ def row_of(
         gpu=status.gpu_uuid or spec.gpu,
         gpu_uuid=status.gpu_uuid,
         state=status.state,
-        spec=dumps(spec).decode(),
-        status=dumps(status).decode(),
+        spec=write(spec),
+        status=write(status),
         asked_by=spec.asked_by,
         request_hash=hashed,
         created_at=created_at or status.updated_at,
@@ -118,7 +116,7 @@ def _folder_of(row: LaunchRow, settings: Settings) -> LaunchFolder:
         OSError: it cannot be written.
         ValueError: the row is of another version of advisor.
     """
-    return create_folder(launches_folder(settings), loads(LaunchSpec, row.spec.encode()))
+    return create_folder(launches_folder(settings), read(LaunchSpec, row.spec))
 
 
 def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
@@ -131,7 +129,7 @@ def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
     status = replace(
         stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
     )
-    state.update_launch(row.launch_id, status.state, dumps(status).decode())
+    state.update_launch(row.launch_id, status.state, write(status))
 
 
 def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> None:
@@ -140,7 +138,7 @@ def keep_status(row: LaunchRow, status: LaunchStatus, state: ServiceState) -> No
     Raises:
         StoreError: it could not be kept.
     """
-    text = dumps(status).decode()
+    text = write(status)
     if row.state not in OVER and row.status != text:
         state.update_launch(row.launch_id, status.state, text)
 
@@ -171,8 +169,8 @@ def current_status(folder: LaunchFolder) -> LaunchStatus:
 def stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
-        status = loads(LaunchStatus, row.status.encode())
-    except ValueError:
+        status = read(LaunchStatus, row.status)
+    except InputError:
         # Of another version of advisor: what is a column of its own is still known.
         state = cast("State", row.state)
         status = LaunchStatus(launch_id=row.launch_id, state=state, updated_at=row.updated_at)

@@ -19,10 +19,10 @@ from advisor.core.records import Observation, energy_to_end_j
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import to_text
 from advisor.formats.rows import from_row, json_row
+from advisor.formats.wire import write
 from advisor.launch.folder import (
     LaunchFolder,
     close_unclaimed,
-    dumps,
     list_folders,
     observation_lines,
 )
@@ -270,7 +270,7 @@ class Reconciler:
         if self._may_start and not self._is_young(row.launch_id, asked_s):
             try:
                 start_supervisor(row, self._state, self._settings)
-            except ValueError as error:
+            except InputError as error:
                 cause = f"another version of advisor asked for it: {error}"
                 fail(row, self._state, "internal", cause)
 
@@ -308,7 +308,7 @@ class Reconciler:
         try:
             spec = folder.read_spec()
             made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-            hashed = sha256(dumps(spec)).hexdigest()
+            hashed = sha256(write(spec).encode()).hexdigest()
             return self._state.add_launch(
                 row_of(spec, current_status(folder), self._home, hashed, created_at=made_at)
             )

@@ -1,4 +1,4 @@
-// What was wrong with a measured window, in the words of docs/flags.md.
+// What was wrong with a measured window, in the words of docs/flags.md; where WRONG it is no result.
 
 export const FLAGS = {
   "noisy-rate": "standard error of a rate above the target when the window's time was up; of a job with a demand, above what chance makes of its requests",
@@ -21,6 +21,7 @@ export const FLAGS = {
   "stranger": "a process of no job computed on the GPU beside those of a launch",
   "unwatched": "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
   "uncounted": "the progress or the results of a job of a launch could not be read for a time",
+  paused: "a job of a launch was stopped or frozen for a time, which is in no mean",
   "foreign-host": "a job of a launch was over 14 % faster than alone by its profile, which is of another host",
   "failed": "a job of the pair failed: there are no rates",
   "degenerate-data": "too little energy for the work: results are likely wrong, such as NaN",
@@ -35,5 +36,4 @@ export const FLAGS = {
   "results-unread": "a half-precision job at a count of SMs where the check of this GPU model found wrong results, and its own results were not read",
 };
 
-// Flags of points at which a job did not do its work: what was measured there is no result.
 export const WRONG = ["degenerate-data", "results-differ", "wrong-results"];

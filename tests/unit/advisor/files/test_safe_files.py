@@ -5,6 +5,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from advisor.files import (
     open_file,
     private_file,
     private_folder,
+    read_ours,
     read_whole,
     replace_file,
     try_lock,
@@ -219,15 +221,21 @@ def test_file_and_name_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert steps == ["content", "name", "folder", "name"]
 
 
-def test_a_link_in_the_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
-    """Somebody who knows the name of the draft cannot have us write elsewhere."""
-    (tmp_path / "other").write_bytes(b"theirs")
-    (tmp_path / f".file.{os.getpid()}.part").symlink_to(tmp_path / "other")
-    replace_file(tmp_path / "file", b"ours")
-    assert ((tmp_path / "other").read_bytes(), (tmp_path / "file").read_bytes()) == (
-        b"theirs",
-        b"ours",
-    )
+def test_a_file_is_whole_between_threads(tmp_path: Path) -> None:
+    """Threads that write and read one name meet in no draft, and leave none behind."""
+    file, values = tmp_path / "file", [bytes([n]) * 50_000 for n in range(4)]
+    replace_file(file, values[0])
+
+    def write_and_read(value: bytes) -> bool:
+        for _ in range(50):
+            replace_file(file, value, durable=False)
+            if file.read_bytes() not in values:
+                return False
+        return True
+
+    with ThreadPoolExecutor(len(values)) as pool:
+        assert all(pool.map(write_and_read, values))
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_a_read_has_an_end(tmp_path: Path) -> None:
@@ -241,6 +249,28 @@ def test_a_read_has_an_end(tmp_path: Path) -> None:
         read_whole(tmp_path / "sparse", 10)
     (tmp_path / "ten").write_text("0123456789")
     assert read_whole(tmp_path / "ten", 10) == b"0123456789"
+
+
+@pytest.mark.parametrize("trap", ["fifo", "link", "folder", "theirs", "large"])
+def test_a_record_is_a_file_of_ours(
+    tmp_path: Path, trap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a job puts in its place is no record, and is not waited for."""
+    path = tmp_path / "record"
+    if trap == "fifo":
+        os.mkfifo(path)
+    elif trap == "link":
+        path.symlink_to("/proc/self/status")
+    elif trap == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(bytes(11))
+        user = os.geteuid() + (trap == "theirs")
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+    opened = [*Path("/proc/self/fd").iterdir()]
+    with pytest.raises(OSError, match=r"regular file|symbolic|larger than 10"):
+        read_ours(path, 10)
+    assert [*Path("/proc/self/fd").iterdir()] == opened
 
 
 # locks on files

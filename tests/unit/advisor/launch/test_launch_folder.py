@@ -2,7 +2,9 @@
 
 import fcntl
 import json
+import os
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,19 +20,23 @@ from advisor.core.objectives import Interval
 from advisor.errors import BusyError, InputError
 from advisor.formats.job_file import load_job
 from advisor.formats.moments import to_text
+from advisor.formats.wire import read, write
 from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    ask_join,
+    asked,
     beyond,
     close_unclaimed,
     create_folder,
-    dumps,
     ended_launch,
     find_folder,
     half_removed,
     join_status,
-    loads,
+    joins,
+    observation_lines,
+    read_history,
     remove,
 )
 from advisor.launch.spec import (
@@ -131,6 +137,27 @@ def test_what_is_old_is_shown_as_old_and_never_as_proven(
     assert (seen.state, seen.updated_at) == ("running", written)
 
 
+def test_a_launch_that_no_supervisor_begins_is_shown_with_its_age(folder: LaunchFolder) -> None:
+    """As where the power went between the two."""
+    made_s = time.time() - 70
+    os.utime(folder.path / "spec.json", (made_s, made_s))
+    assert folder.read_status().standing.startswith("accepted, not heard of for 7")
+
+
+@pytest.mark.parametrize("name", ["alive", "spec.json", "status.json", "history.json", "joins"])
+def test_nothing_in_the_folder_of_a_launch_is_waited_for(folder: LaunchFolder, name: str) -> None:
+    """A job of it may put a FIFO in the place of any record: readers go on without that one."""
+    place = folder.path / name
+    if name == "joins":
+        ask_join(folder, SPEC, "one")
+        place /= "one.asked.json"
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    assert folder.read_status().state == "accepted"
+    assert (read_history(folder), [*joins(folder)], observation_lines(folder)) == (None, [], [])
+    assert [*asked(folder)] == ([("one", None)] if name == "joins" else [])
+
+
 def test_a_removal_that_was_killed_is_found(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,13 +230,13 @@ ON_TWO = Split((100.0, 50.0), gpus=(ALL_GPUS, 1))
 def test_documents_are_read_as_they_were_written(split: Split) -> None:
     parts = tuple(LaunchPart(job=A) for _ in split.shares)
     spec = LaunchSpec(launch_id="x", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
-    text = dumps(spec)
+    text = write(spec).encode()
     (pair,) = json.loads(text)["pairs"]
     low = list(split.below_normal)
     wanted = {"shares": list(split.shares), "sharing": split.sharing, "below_normal": low}
     assert pair["split"] == {**wanted, "gpus": list(split.gpus)}
     assert [part["job"]["command"] for part in pair["jobs"]] == [["a"]] * len(split.shares)
-    assert loads(LaunchSpec, text) == spec
+    assert read(LaunchSpec, text) == spec
 
 
 @pytest.mark.parametrize(
@@ -226,8 +253,8 @@ def test_documents_are_read_as_they_were_written(split: Split) -> None:
 )
 def test_what_is_no_document_is_refused(text: bytes) -> None:
     for kind in (LaunchSpec, LaunchStatus):
-        with pytest.raises(ValueError, match=r"\w"):
-            loads(kind, text)
+        with pytest.raises(InputError, match=r"\w"):
+            read(kind, text)
 
 
 def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
@@ -237,7 +264,7 @@ def test_a_job_of_a_spec_has_the_hash_of_its_file(tmp_path: Path) -> None:
         file.write_text(f"command: [train]\nprogress: {{kind: runs, unit: runs}}\n{more}")
         parts = (LaunchPart(job=load_job(file)), LaunchPart(job=B))
         pair = LaunchSet(split=Split((30, 70)), parts=parts)
-        spec = loads(LaunchSpec, dumps(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
+        spec = read(LaunchSpec, write(LaunchSpec(launch_id="x", gpu="0", pairs=(pair,))))
         assert [job.job_hash for job in spec.pairs[0].jobs] == [job.job_hash for job in pair.jobs]
 
 

@@ -10,6 +10,7 @@ from joining import to_join
 from advisor.core.gpu import Split
 from advisor.core.job import Job
 from advisor.errors import BusyError, InputError
+from advisor.formats.moments import now
 from advisor.launch.folder import (
     LaunchFolder,
     answer,
@@ -184,7 +185,8 @@ def test_a_job_is_sent_where_a_place_is_free_and_nobody_waits_for_it(
     folder = launched(tmp_path, *names)
     outcomes: dict[str, JobOutcome] = dict.fromkeys(names, "running" if running else "finished")
     ended(folder, **outcomes)
-    more: dict[str, Any] = {"state": "running", "ended_at": None, **status}
+    heard = {"state": "running", "ended_at": None, "updated_at": now()}
+    more: dict[str, Any] = {**heard, **status}
     folder.write_status(replace(folder.read_status(), **more))
     assert see(folder).has_room == has_room
     ask_join(folder, to_join(part("x"))) if running % 2 else folder.ask_stop()

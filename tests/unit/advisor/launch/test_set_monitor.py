@@ -14,7 +14,7 @@ from advisor.core import records
 from advisor.core.gpu import Split, without_limits
 from advisor.core.job import Job, Reported, ResultsSettings
 from advisor.core.objectives import Interval
-from advisor.core.records import UNCOUNTED
+from advisor.core.records import DOUBTFUL, PAUSED, SETTLE_S, UNCOUNTED
 from advisor.errors import (
     AdvisorError,
     JobError,
@@ -813,6 +813,37 @@ def test_nothing_is_held_against_a_promise_while_a_job_is_paused(
     monkeypatch.setattr(accounts, "is_stopped", frozenset[int]().__contains__)
     watch.go_on(30)
     assert drifts(watch) == (1, 1, 1, 1, "a job was paused")
+
+
+def test_no_mean_has_the_time_in_which_a_job_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom a signal stops for 10 of 60 s; the other one is faster, and all draw less meanwhile."""
+    stopped = Script(steps=lambda s: 50 * min(s, 30) + 50 * max(0.0, s - 40), late_ms=(5.0,))
+    beside = Script(steps=lambda s: 50 * s + 40 * min(10, max(0.0, s - 30)), late_ms=(5.0,))
+    watch = Watch(monkeypatch, stopped, beside)
+    watch.go_on(30)
+    monkeypatch.setattr(accounts, "is_stopped", frozenset({pid_of("a")}).__contains__)
+    watch.go_on(2)
+    assert [job.paused for job in shown(watch.monitor)["jobs"]] == [True, False]
+    watch.go_on(8)
+    monkeypatch.setattr(accounts, "is_stopped", frozenset[int]().__contains__)
+    watch.go_on(20)
+    stretch = watch.monitor.account.first
+    assert stretch.rates() == (pytest.approx(50, rel=0.01), pytest.approx(50, rel=0.01))
+    assert (stretch.power_w(), stretch.flags) == (pytest.approx(400), {PAUSED})
+    assert stretch.settled_s() == pytest.approx(60 - SETTLE_S - 10, abs=1)
+    assert stretch.latency_ms(0, 99) == pytest.approx(5.0, rel=0.03)
+    assert PAUSED in DOUBTFUL
+
+
+def test_a_job_that_goes_on_though_a_process_of_it_is_stopped_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under a shell that is; each of its steps takes longer than a look."""
+    watch = Watch(monkeypatch, Script(steps=lambda s: float(int(s))))
+    monkeypatch.setattr(accounts, "is_stopped", frozenset({pid_of("a")}).__contains__)
+    watch.go_on(60)
+    assert not watch.monitor.jobs[0].paused
+    assert watch.monitor.account.first.rates()[0] == pytest.approx(1, rel=0.03)
 
 
 def test_who_is_left_has_a_promise_once_it_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ from advisor.runtime.counting import (
     ReportedOutput,
     Tally,
     open_counter,
+    parse_fault,
     percentile_ms,
-    read_fault,
     read_latencies,
     read_reported,
 )
@@ -347,15 +347,15 @@ def test_percentiles_are_of_the_time_between_two_readings(file: Path) -> None:
 
 def test_a_fault_of_the_count_is_read_until_it_is_cleared(file: Path) -> None:
     progress = Progress()
-    assert read_fault(file) == ""
+    assert parse_fault(file.read_bytes()) == ""
     progress.uncounted("no answer at http://127.0.0.1:8000")
     progress.uncounted("HTTP 500")
-    assert read_fault(file) == "HTTP 500"
+    assert parse_fault(file.read_bytes()) == "HTTP 500"
     progress.uncounted("x" * (FAULT_BYTES - 2) + "\N{GREEK SMALL LETTER MU}s")
-    assert read_fault(file) == "x" * (FAULT_BYTES - 2)
+    assert parse_fault(file.read_bytes()) == "x" * (FAULT_BYTES - 2)
     progress.took(1e-5)
     progress.uncounted("")
-    assert read_fault(file) == ""
+    assert parse_fault(file.read_bytes()) == ""
     assert read_latencies(file)[0] == 1, "the fault ends before the latencies begin"
 
 

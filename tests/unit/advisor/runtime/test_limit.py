@@ -166,7 +166,7 @@ def test_controllers_are_asked_for_where_nobody_is_beside_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], asked: str
 ) -> None:
     group(tmp_path, cgroup_controllers="cpu memory pids\n", cgroup_subtree_control="", **files)
-    monkeypatch.setattr(cgroup, "_own", lambda: tmp_path / cgroup.OURS)
+    monkeypatch.setattr(cgroup, "control_group", {"self": tmp_path / cgroup.OURS}.get)
     # A plain folder gets no cgroup.kill, so none is kept.
     assert cgroup.make_cgroup("advisor-x-", BOUNDS) is None
     assert (tmp_path / "cgroup.subtree_control").read_text() == asked

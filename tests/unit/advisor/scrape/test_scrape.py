@@ -15,7 +15,7 @@ from waiting import eventually, free_port
 
 from advisor.errors import AdvisorError, InputError, JobError, SourceError
 from advisor.progress import FILE_BYTES
-from advisor.runtime.counting import read_fault
+from advisor.runtime.counting import parse_fault
 from advisor.scrape import __main__ as scrape
 from advisor.scrape.fetch import LARGEST_BYTES, address_of, answers, fetch
 
@@ -185,9 +185,9 @@ def test_a_port_that_is_taken_is_refused(program: Program) -> None:
 
 def test_what_is_no_counter_is_a_fault_and_the_server_goes_on(program: Program) -> None:
     with program.run("waiting") as ours:
-        eventually(lambda: read_fault(program.file), program.output.read_text)
+        eventually(lambda: parse_fault(program.file.read_bytes()), program.output.read_text)
         assert ours.poll() is None
-    assert "is a gauge, not a counter" in read_fault(program.file)
+    assert "is a gauge, not a counter" in parse_fault(program.file.read_bytes())
     assert program.said("is a gauge, not a counter")
 
 
@@ -221,8 +221,8 @@ def test_a_page_is_missed_only_when_it_was_read_before(
         pages.append(page)
         scraper.look(now_s)
         assert program.count() == count
-        assert read_fault(program.file).startswith(fault)
-        assert bool(fault) == bool(read_fault(program.file))
+        assert parse_fault(program.file.read_bytes()).startswith(fault)
+        assert bool(fault) == bool(parse_fault(program.file.read_bytes()))
 
 
 def test_what_cannot_be_started_is_told(program: Program) -> None:

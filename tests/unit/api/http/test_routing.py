@@ -1,6 +1,7 @@
 """Routes of a small service behind the gate: bodies, parameters, and who may ask."""
 
 import re
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from fastapi.routing import APIRoute
 from gated import behind_gate, run
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from advisor_api.http import routing
 from advisor_api.http.access import Admin, Reader, TokenCache, Writer
 from advisor_api.http.gate import family
 from advisor_api.http.limits import BATCH, LONG_BYTES, QUESTION, ROWS, most_of
@@ -77,6 +79,22 @@ def ask(app: Any, method: str, path: str, scope: Scope | None = None, **sent: An
         return await client.request(method, path, headers=headers, **sent)
 
     return run(app, once)
+
+
+def test_no_request_waits_for_ever_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a disk of the network is gone; the thread itself cannot be ended."""
+    monkeypatch.setattr(routing, "_MOST_S", 0.1)
+    app, router, let_go = service(), v1_router("hanging"), threading.Event()
+
+    @router.get("/hangs")
+    def hang() -> Response:  # pyright: ignore[reportUnusedFunction]
+        let_go.wait(20)
+        return answer({})
+
+    add_routes(app, [router])
+    said = ask(app, "GET", "/v1/hangs")
+    let_go.set()
+    assert (said.status_code, said.json()["error"]["code"]) == (503, "disk")
 
 
 EACH_ROUTE = pytest.mark.parametrize("route_class", [None, DirectRoute])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from launch_writer import row
 
-from advisor.launch.folder import MOST_ENDED, dumps
+from advisor.formats.wire import write
+from advisor.launch.folder import MOST_ENDED
 from advisor.launch.spec import LaunchStatus, Ledger, State
 from advisor_api.launches.board import Books
 from advisor_data.state import ServiceState, open_service_state
@@ -33,7 +34,7 @@ def status(launch_id: str, state: State) -> LaunchStatus:
 def add(state: ServiceState, number: int, ends: State = "finished") -> str:
     name = f"20260131-12{number:04}-000000"
     one = status(name, ends)
-    state.add_launch(replace(row(name, str(number)), state=ends, status=dumps(one).decode()))
+    state.add_launch(replace(row(name, str(number)), state=ends, status=write(one)))
     return name
 
 
@@ -59,6 +60,6 @@ def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -
     books = Books(state)
     books.look([name], NOW)
     assert len(books.ended) == 99
-    state.update_launch(name, "finished", dumps(status(name, "finished")).decode())
+    state.update_launch(name, "finished", write(status(name, "finished")))
     books.look((), NOW)
     assert len(books.ended) == 100

@@ -30,10 +30,8 @@ from advisor.launch.folder import (
     StatusWriter,
     append_observation,
     create_folder,
-    dumps,
     first_status,
     list_folders,
-    loads,
 )
 from advisor.launch.spec import (
     Drift,
@@ -486,13 +484,13 @@ def spawned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def kept(service: Service, launch_id: str = LAUNCH) -> LaunchStatus:
     found = service.state.launch(launch_id)
     assert found is not None
-    status = loads(LaunchStatus, found.status.encode())
+    status = read(LaunchStatus, found.status)
     assert status.state == found.state
     return status
 
 
 def made(service: Service, row: LaunchRow) -> LaunchFolder:
-    return create_folder(service.settings.home / "launches", loads(LaunchSpec, row.spec.encode()))
+    return create_folder(service.settings.home / "launches", read(LaunchSpec, row.spec))
 
 
 def look(service: Service) -> None:
@@ -619,7 +617,7 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
         reconciler.look()
         reconciler.look()
     assert f"{LAUNCH}, process 7, did not heed the stop" in caplog.text
-    other = replace(row(), host="elsewhere", status=dumps(running).decode())
+    other = replace(row(), host="elsewhere", status=write(running))
     assert (last_heard(other).silent_s or 0) > DAY_S
 
 
