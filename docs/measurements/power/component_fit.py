@@ -1,4 +1,10 @@
-"""How well component weights explain the power of jobs that they were not fitted to.
+"""Whether weights of hardware counters tell what a GPU's power goes to.
+
+    power = floor + leakage * (temperature - 30 C) + memory * time in which it moves data
+          + fabric * time in which kernels run
+          + (tensor, fp32, integer, warps) * activity * (clock / highest)^2.5
+
+Fitted for each GPU model by non-negative least squares of the relative error.
 
     .venv/bin/python docs/measurements/power/component_fit.py [FILES..]
 
@@ -15,27 +21,59 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
+from advisor.validity.points import is_usable, with_solo_flags
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points
-from advisor_power import components as activities
-from advisor_power.components import (
-    MICROBENCHMARK,
-    SM_POWER_EXPONENT,
-    TERMS,
-    ComponentWeights,
-    activity_of,
-    fit_components,
-    fitted_to,
-    non_negative_least_squares,
-)
 
 BAR_PERCENT = 4.0
-EXPONENTS = (0.0, 2.0, 2.5, 3.0)
+EXPONENTS = (2.5, 0.0, 2.0, 3.0)  # the first is the one that is used
+MICROBENCHMARK = "component-"  # begins the names of jobs that keep one part busy
+SM_CLASSES = {
+    "tensor": "tensor_active_percent",
+    "fp32": "fp32_active_percent",
+    "integer": "integer_active_percent",
+    "warps": "sm_active_percent",
+}
+TERMS = ("floor", "temperature", *SM_CLASSES, "fabric", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Watts of each term at 1, of one GPU model, and of fits to jobs drawn again."""
+
+    highest_clock_mhz: float
+    values: Floats
+    draws: Floats
+
+
+def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Those with a power that passed every cross-check, no microbenchmark among them."""
+    trusted = [p for p in with_solo_flags(points) if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
+    return [p for p in trusted if not p.job.startswith(MICROBENCHMARK)]
+
+
+def terms(point: SoloPoint | PairPoint, highest_mhz: float, exponent: float) -> list[float] | None:
+    """What weights are multiplied with, in the order of `TERMS`; None: a reading is missing."""
+    counters = [getattr(point, name) for name in (*SM_CLASSES.values(), "dram_active_percent")]
+    clock_mhz, heat_c = point.sm_clock_mhz, point.temperature_c
+    if None in counters or not clock_mhz or heat_c is None:
+        return None
+    alone = isinstance(point, SoloPoint)
+    given = [point.units_granted] if alone else [p.units for p in point.parts]
+    capped = None not in given and getattr(point, "mode", "") != "uncapped"
+    units = max(1, sum(u or 0 for u in given))
+    part = min(1.0, units / point.units_total) if capped and point.units_total else 1.0
+    slower = (clock_mhz / highest_mhz) ** exponent
+    *classes, dram = (value / 100 for value in counters)
+    awake = min(1.0, classes[-1] / part)
+    return [1.0, max(0.0, heat_c - 30.0) / 100, *(c * slower for c in classes), awake, dram]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +112,13 @@ def main() -> None:
     for model in gpu_models:
         tell(f"pairs, {model}", [j for j in pair_errors if j.point.gpu_model == model])
     tell("pairs below 97 % of the limit", [j for j in pair_errors if not is_at_limit(j.point)])
-    for exponent in EXPONENTS:
-        activities.SM_POWER_EXPONENT = exponent
-        tell(f"clock to the power of {exponent:g}: jobs alone", list(by_job(solos)))
-        tell(f"clock to the power of {exponent:g}: pairs", list(by_pair(solos, pairs)))
-    activities.SM_POWER_EXPONENT = SM_POWER_EXPONENT
+    for exponent in EXPONENTS[1:]:
+        of_jobs = list(by_job(solos, exponent=exponent))
+        tell(f"clock to the power of {exponent:g}: jobs alone", of_jobs)
+    kinds(benchmarks)
     worst(judged)
     for model in gpu_models:
-        show_weights(fit_components([p for p in solos if p.gpu_model == model]))
+        show_weights(model, [p for p in solos if p.gpu_model == model])
 
 
 def itself(job: str) -> str:
@@ -94,13 +131,17 @@ def family(job: str) -> str:
     return job.split("-")[0]
 
 
-def by_job(solos: Sequence[SoloPoint], key: Callable[[str], str] = itself) -> Iterator[Judged]:
+def by_job(
+    solos: Sequence[SoloPoint],
+    key: Callable[[str], str] = itself,
+    exponent: float = EXPONENTS[0],
+) -> Iterator[Judged]:
     """Every window of a job alone, by weights that know nothing of the job."""
     for model in sorted({p.gpu_model for p in solos}):
         mine = [p for p in solos if p.gpu_model == model]
         for left_out in sorted({key(p.job) for p in mine}):
-            weights = fitted([p for p in mine if key(p.job) != left_out])
-            yield from judge(weights, [p for p in mine if key(p.job) == left_out])
+            weights = fitted([p for p in mine if key(p.job) != left_out], exponent)
+            yield from judge(weights, [p for p in mine if key(p.job) == left_out], exponent)
 
 
 def on_other_card(solos: Sequence[SoloPoint], file: Path) -> Iterator[Judged]:
@@ -129,33 +170,55 @@ def by_pair(solos: Sequence[SoloPoint], pairs: Sequence[PairPoint]) -> Iterator[
             yield from judge(weights, [p for p in theirs if p.jobs == jobs])
 
 
-def fitted(points: Sequence[SoloPoint]) -> ComponentWeights:
-    """The expected weights alone: nothing here needs the draws, which take most of the time."""
-    known = [(p, a) for p in points if (a := activity_of(p)) is not None]
-    highest = max(a.clock_mhz for _, a in known)
-    terms = np.array([a.terms(highest) for _, a in known])
-    watts = np.array([p.power_w or 0.0 for p, _ in known])
-    values = non_negative_least_squares(terms / watts[:, None], np.ones(len(known)))
-    return ComponentWeights(
-        gpu_model=points[0].gpu_model,
-        highest_clock_mhz=highest,
-        values=values,
-        draws=values[None],
-        terms=terms,
-        counters={},
-        jobs=tuple(sorted({p.job for p, _ in known})),
-    )
+def fitted(points: Sequence[SoloPoint], exponent: float = EXPONENTS[0], draws: int = 0) -> Weights:
+    """Weights of one GPU model; jobs are drawn with all their points, which resemble each other."""
+    highest = max(p.sm_clock_mhz or 0.0 for p in points if terms(p, 1.0, exponent))
+    rows: dict[str, list[Floats]] = {}
+    for p in points:
+        if p.power_w and (found := terms(p, highest, exponent)):
+            rows.setdefault(p.job, []).append(np.array(found) / p.power_w)
+    by_job, dice = list(rows.values()), np.random.default_rng(0)
+    again: list[list[int]] = [
+        dice.integers(len(by_job), size=len(by_job)).tolist() for _ in range(draws)
+    ]
+    every = [
+        least_squares(np.vstack([row for n in jobs for row in by_job[n]]))
+        for jobs in (range(len(by_job)), *again)
+    ]
+    return Weights(highest, every[0], np.array(every[1:]))
 
 
-def judge(weights: ComponentWeights, points: Iterable[SoloPoint | PairPoint]) -> Iterator[Judged]:
+def least_squares(rows: Floats) -> Floats:
+    """Weights of which none is negative, with the least relative error."""
+    summed: Any = LinearRegression(fit_intercept=False, positive=True)
+    return summed.fit(rows, np.ones(len(rows))).coef_
+
+
+def judge(
+    weights: Weights, points: Iterable[SoloPoint | PairPoint], exponent: float = EXPONENTS[0]
+) -> Iterator[Judged]:
     """What the weights expect against what was measured."""
     for point in points:
-        found = activity_of(point)
+        found = terms(point, weights.highest_clock_mhz, exponent)
         if found is None or not point.power_w:
             continue
-        expected = float(found.terms(weights.highest_clock_mhz) @ weights.values)
+        expected = float(np.array(found) @ weights.values)
         limited = min(expected, point.power_limit_w or expected)
         yield Judged(point, limited / point.power_w - 1)
+
+
+def kinds(judged: Sequence[Judged]) -> None:
+    """What the weights expect of each kind of work too much or too little."""
+    by_kind: dict[str, dict[str, list[float]]] = {}
+    for one in judged:
+        if isinstance(one.point, SoloPoint):
+            of_models = by_kind.setdefault(one.point.job.removeprefix(MICROBENCHMARK), {})
+            of_models.setdefault(one.point.gpu_model, []).append(100 * one.error)
+    models = sorted({model for of_models in by_kind.values() for model in of_models})
+    print("\n| work of one kind |", "".join(f" {model}, % |" for model in models))
+    print("| --- " * (len(models) + 1) + "|")
+    for kind, of_models in sorted(by_kind.items()):
+        print(f"| {kind} |", "".join(f" {np.mean(of_models[m]):+.0f} |" for m in models))
 
 
 def is_at_limit(point: SoloPoint | PairPoint) -> bool:
@@ -189,9 +252,10 @@ def worst(judged: Sequence[Judged]) -> None:
     print(f"\n{within} of {len(sizes)} jobs are within {BAR_PERCENT:g} % on average")
 
 
-def show_weights(weights: ComponentWeights) -> None:
+def show_weights(gpu_model: str, points: Sequence[SoloPoint]) -> None:
     """Watts of each term at 1, and where nine draws of ten lie."""
-    print(f"\n{weights.gpu_model}: {len(weights.terms)} windows of {len(weights.jobs)} jobs")
+    weights = fitted(points, draws=200)
+    print(f"\n{gpu_model}: {len(points)} windows of {len({p.job for p in points})} jobs")
     low, high = np.percentile(weights.draws, (5, 95), axis=0)
     for name, value, least, most in zip(TERMS, weights.values, low, high, strict=True):
         print(f"  {name:12s} {value:7.0f} W ({least:.0f} to {most:.0f})")
