@@ -31,7 +31,8 @@ LIMITS = (
 )
 
 _SENSOR = (
-    "channel", "period, ms", "window, ms", "delay, ms", "noise, W", "waves wrong, %", "accepted",
+    "channel", "period, ms", "window, ms", "delay, ms", "noise, W", "waves off, %",
+    "half within, %", "accepted",
 )  # fmt: skip
 _COVERS = {True: "adds up everything", False: "adds up windows only", None: "open"}
 _LOADS = {
@@ -39,8 +40,8 @@ _LOADS = {
     "wave": "a load that is switched on and off",
 }
 _KERNEL = (
-    "kernel", "GPU", "execution, ms", "launches", "SSE, W", "SSP, W", "SSP, J a launch",
-    "counter differs", "golden runs",
+    "kernel", "GPU", "J a launch", "counter differs", "execution, ms", "launches", "SSE, W",
+    "SSP, W", "golden runs",
 )  # fmt: skip
 
 
@@ -64,12 +65,12 @@ def write_page(
         (
             _name_of(one),
             one.gpu_model,
+            _within(one.launch_energy_j, "{:.4g}"),
+            _differ(one) or "-",
             f"{one.execution_ms:.4g}",
             str(one.launches),
             _within(one.sse_power_w, "{:.1f}"),
             _within(one.ssp_power_w, "{:.1f}"),
-            _within(one.launch_energy_j, "{:.4g}"),
-            _differ(one) or "-",
             f"{one.golden_runs} of {one.runs}",
         )
         for one in kernels
@@ -173,6 +174,7 @@ def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iter
             f"{one.delay_ms:.1f}",
             f"{one.noise_w:.2f}",
             f"{100 * one.prediction_error:.2f}",
+            f"{100 * one.median_error:.2f}",
             "yes" if one.accepted else "no",
         )
         for one in record.channels
