@@ -140,6 +140,15 @@ def test_expected_power_of_operands(modelled: Advisor) -> None:
     assert "this shape was never measured with this type" in out
 
 
+def test_the_operands_are_told_apart_by_no_model(modelled: Advisor) -> None:
+    """Nearly all that was measured had both alike: zeros in A draw what zeros in B do."""
+    words = ("a=normal(0,1); b=zeros", "a=zeros; b=normal(0,1)", "--predict", "--json")
+    told = answer_of(modelled("power", "input", *words, "--shape", "1024x1024x1024").out)
+    of_b, of_a = told["predictions"]
+    assert of_b["power_w"] == of_a["power_w"]
+    assert "fingerprint" in of_a["unmeasured"]
+
+
 def item(**of: Any) -> dict[str, Any]:
     return {"operands": "normal(0,1)", "shape": SMALL, "dtype": "bf16", **of}
 

@@ -512,8 +512,14 @@ class InputPredictor:
         if asked.features is None:
             raise InputError("there is no fingerprint to predict from")
         known = self.manifest.known
+        # Nearly all that was measured had both operands alike, so nothing tells A from B.
+        other = {name: "ba"[name[0] == "b"] + name[1:] for name in FEATURES if name[1] == "_"}
+        even = {
+            name: (value + asked.features[other.get(name, name)]) / 2
+            for name, value in asked.features.items()
+        }
         product, unlike = known.product(
-            asked.dtype, asked.shape, asked.features, units=asked.units, gpu_model=asked.gpu_model
+            asked.dtype, asked.shape, even, units=asked.units, gpu_model=asked.gpu_model
         )
         of = self._types[asked.dtype]
         limit_w = known.limit_w(product.gpu_model)
@@ -524,7 +530,8 @@ class InputPredictor:
         if of.usual is not None:
             _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
-        if any(value < low - _OUTSIDE or value > high + _OUTSIDE for value, (low, high) in values):
+        outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
+        if any(outside) or abs(asked.features["a_zeros"] - asked.features["b_zeros"]) > _OUTSIDE:
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
             operands=asked.operands,
