@@ -18,7 +18,7 @@ These jobs also chose the exponent of the clock, so the pairs are the stricter t
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,49 +98,22 @@ def main() -> None:
     tell("jobs alone", judged)
     for model in gpu_models:
         tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
-    for file in files:
-        found = list(on_other_card(solos, file))
-        if found:
-            tell(f"jobs alone, {file.stem}", found)
     benchmarks = list(on_microbenchmarks(solos, files))
     for model in sorted({j.point.gpu_model for j in benchmarks}):
         tell(f"microbenchmarks, {model}", [j for j in benchmarks if j.point.gpu_model == model])
-    tell("jobs alone, whole families left out", list(by_job(solos, family)))
     tell("pairs", pair_errors)
     for model in gpu_models:
         tell(f"pairs, {model}", [j for j in pair_errors if j.point.gpu_model == model])
-    tell("pairs below 97 % of the limit", [j for j in pair_errors if not is_at_limit(j.point)])
     kinds(benchmarks)
 
 
-def itself(job: str) -> str:
-    """A job is left out by its name."""
-    return job
-
-
-def family(job: str) -> str:
-    """Jobs of one network: bert-infer, bert-train-b2 and so on."""
-    return job.split("-")[0]
-
-
-def by_job(
-    solos: Sequence[SoloPoint],
-    key: Callable[[str], str] = itself,
-) -> Iterator[Judged]:
+def by_job(solos: Sequence[SoloPoint]) -> Iterator[Judged]:
     """Every window of a job alone, by weights that know nothing of the job."""
     for model in sorted({p.gpu_model for p in solos}):
         mine = [p for p in solos if p.gpu_model == model]
-        for left_out in sorted({key(p.job) for p in mine}):
-            weights = fitted([p for p in mine if key(p.job) != left_out])
-            yield from judge(weights, [p for p in mine if key(p.job) == left_out])
-
-
-def on_other_card(solos: Sequence[SoloPoint], file: Path) -> Iterator[Judged]:
-    """Every window of a file, by weights that know neither the card nor the job."""
-    there = fitted_to(p for p in read_points(file) if isinstance(p, SoloPoint))
-    for model, job in sorted({(p.gpu_model, p.job) for p in there}):
-        weights = fitted([p for p in solos if p.gpu_model == model and p.job != job])
-        yield from judge(weights, [p for p in there if (p.gpu_model, p.job) == (model, job)])
+        for left_out in sorted({p.job for p in mine}):
+            weights = fitted([p for p in mine if p.job != left_out])
+            yield from judge(weights, [p for p in mine if p.job == left_out])
 
 
 def on_microbenchmarks(solos: Sequence[SoloPoint], files: Sequence[Path]) -> Iterator[Judged]:
@@ -198,11 +171,6 @@ def kinds(judged: Sequence[Judged]) -> None:
     print("| --- " * (len(models) + 1) + "|")
     for kind, of_models in sorted(by_kind.items()):
         print(f"| {kind} |", "".join(f" {np.mean(of_models[m]):+.0f} |" for m in models))
-
-
-def is_at_limit(point: SoloPoint | PairPoint) -> bool:
-    """Whether the power limit may hold it."""
-    return (point.power_w or 0) >= 0.97 * (point.power_limit_w or float("inf"))
 
 
 def tell(name: str, judged: Sequence[Judged]) -> None:
