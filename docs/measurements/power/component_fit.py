@@ -8,13 +8,9 @@ Fitted for each GPU model by non-negative least squares of the relative error.
 
     .venv/bin/python docs/measurements/power/component_fit.py [FILES..]
 
-From the bundled points, those that passed every cross-check; FILES, as `advisor data import` takes
-them, have jobs alone on further cards, which nothing is fitted to. By job left out: the weights of
-a GPU model are fitted without a job, and expect the power of its windows. Pairs: without both jobs;
-their windows have counters of their own, and nothing was fitted to any pair. What is expected above
-the power limit is the limit. The bar is 4 % on average.
-
-These jobs also chose the exponent of the clock, so the pairs are the stricter test.
+Of bundled points that passed every cross-check, each job by weights fitted without it, pairs by
+weights without both jobs. FILES, as `advisor data import` takes them, have work of one kind, which
+nothing is fitted to. Expected is the power limit at most.
 """
 
 import argparse
@@ -40,7 +36,6 @@ SM_CLASSES = {
     "integer": "integer_active_percent",
     "warps": "sm_active_percent",
 }
-TERMS = ("floor", "temperature", *SM_CLASSES, "fabric", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
 
 
 def terms(point: SoloPoint | PairPoint, highest_mhz: float) -> list[float] | None:
-    """What weights are multiplied with, in the order of `TERMS`; None: a reading is missing."""
+    """What weights are multiplied with; None: a reading is missing."""
     counters = [getattr(point, name) for name in (*SM_CLASSES.values(), "dram_active_percent")]
     clock_mhz, heat_c = point.sm_clock_mhz, point.temperature_c
     if None in counters or not clock_mhz or heat_c is None:
@@ -68,8 +63,7 @@ def terms(point: SoloPoint | PairPoint, highest_mhz: float) -> list[float] | Non
     capped = None not in given and getattr(point, "mode", "") != "uncapped"
     units = max(1, sum(u or 0 for u in given))
     part = min(1.0, units / point.units_total) if capped and point.units_total else 1.0
-    slower = (clock_mhz / highest_mhz) ** EXPONENT
-    *classes, dram = (value / 100 for value in counters)
+    slower, (*classes, dram) = (clock_mhz / highest_mhz) ** EXPONENT, (v / 100 for v in counters)
     awake = min(1.0, classes[-1] / part)
     return [1.0, max(0.0, heat_c - 30.0) / 100, *(c * slower for c in classes), awake, dram]
 
@@ -88,13 +82,13 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
     files = parser.parse_args().files
     solos = fitted_to(bundled_solo_points())
-    pairs = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
-    pairs = [p for p in pairs if p.mode != "time-sliced"]
+    right = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
+    pairs = [p for p in right if p.mode != "time-sliced"]
     gpu_models = sorted({p.gpu_model for p in solos})
-    print("| weights | windows | mean error, % | median | 90 % within | bias |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    judged = list(by_job(solos))
-    pair_errors = list(by_pair(solos, pairs))
+    print(
+        "| weights | windows | mean error, % | median | 90 % within | bias |\n" + 6 * "| --- " + "|"
+    )
+    judged, pair_errors = list(by_job(solos)), list(by_pair(solos, pairs))
     tell("jobs alone", judged)
     for model in gpu_models:
         tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
@@ -108,7 +102,7 @@ def main() -> None:
 
 
 def by_job(solos: Sequence[SoloPoint]) -> Iterator[Judged]:
-    """Every window of a job alone, by weights that know nothing of the job."""
+    """Every window of a job alone, by weights without the job."""
     for model in sorted({p.gpu_model for p in solos}):
         mine = [p for p in solos if p.gpu_model == model]
         for left_out in sorted({p.job for p in mine}):
@@ -177,11 +171,8 @@ def tell(name: str, judged: Sequence[Judged]) -> None:
     """One line of the table."""
     errors: Floats = 100 * np.array([j.error for j in judged])
     size = np.abs(errors)
-    print(
-        f"| {name} | {len(size)} | {size.mean():.2f} | {np.median(size):.2f} | "
-        f"{np.quantile(size, 0.9):.1f} | {errors.mean():+.1f} |",
-        flush=True,
-    )
+    most, bias = f"{np.quantile(size, 0.9):.1f}", f"{errors.mean():+.1f}"
+    print(f"| {name} | {len(size)} | {size.mean():.2f} | {np.median(size):.2f} | {most} | {bias} |")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
     .venv/bin/python docs/measurements/power/sensor_clock.py
 
-Of the bundled recordings: window, delay and the phase of the clock are fitted to the locked waves,
-for each form; the other waves are then predicted with no delay of their own, and nothing is left
-out. Errors are of the mean that was read. Clocks may be 10 millionths faster or slower.
+Of bundled recordings: forms are fitted to the locked waves; the others are predicted, no delay is
+chosen for a reading, and none is left out. Errors are of the mean that was read.
 """
 
 import itertools
@@ -26,9 +25,8 @@ def main() -> None:
     print("| card | form | rms, % | median | 90 % within |\n| --- | --- | --- | --- | --- |")
     for record in bundled_sensors():
         trace = bundled_trace(record)
-        for response, clock_ms in (("mean", 0), ("exponential", 0)):
-            tell(trace, response, clock_ms)
-        for clock_ms in CLOCKS_MS:
+        tell(trace, "mean", 0)
+        for clock_ms in (0, *CLOCKS_MS):
             tell(trace, "exponential", clock_ms)
 
 
