@@ -100,6 +100,17 @@ def parts(products: Sequence[Product]) -> Floats:
     return np.column_stack([np.ones(count), by_units, by_rate])
 
 
+def evened(features: Mapping[str, float]) -> dict[str, float]:
+    """The same with what both operands have on average in each of them.
+
+    Nearly all that was measured had both alike, so nothing tells A from B.
+    """
+    return {
+        name: (value + features["ba"[name[0] == "b"] + name[1:]]) / 2 if name[1] == "_" else value
+        for name, value in features.items()
+    }
+
+
 def columns(products: Sequence[Product]) -> Floats:
     """What the learned part sees, `rounded`; shape (products, columns)."""
     others = [[*np.log(p.shape), p.units] for p in products]
@@ -512,14 +523,12 @@ class InputPredictor:
         if asked.features is None:
             raise InputError("there is no fingerprint to predict from")
         known = self.manifest.known
-        # Nearly all that was measured had both operands alike, so nothing tells A from B.
-        other = {name: "ba"[name[0] == "b"] + name[1:] for name in FEATURES if name[1] == "_"}
-        even = {
-            name: (value + asked.features[other.get(name, name)]) / 2
-            for name, value in asked.features.items()
-        }
         product, unlike = known.product(
-            asked.dtype, asked.shape, even, units=asked.units, gpu_model=asked.gpu_model
+            asked.dtype,
+            asked.shape,
+            evened(asked.features),
+            units=asked.units,
+            gpu_model=asked.gpu_model,
         )
         of = self._types[asked.dtype]
         limit_w = known.limit_w(product.gpu_model)
