@@ -298,7 +298,7 @@ def at(sample: _Sample, place: _Place) -> _WindowFit:
     parts = sample.parts(place)
     powers, *_ = np.linalg.lstsq(parts, sample.values)
     off = np.abs(sample.values - parts @ powers)
-    return _WindowFit(place, powers, float(off.mean()))
+    return _WindowFit(place, np.asarray(powers, dtype=np.float64), float(off.mean()))
 
 
 _SLOWEST_CLOCK_S, _FASTEST_CLOCK_S = 0.05, 0.008
