@@ -30,7 +30,6 @@ from advisor.wire.answers import (
     BatchAnswer,
     BatchItem,
     ComponentsOfJob,
-    ComponentsOfPair,
     Gains,
     Recommendation,
 )
@@ -352,13 +351,6 @@ class Client:
     def job_components(self, job: str, *, gpu_model: str | None = None) -> ComponentsOfJob:
         """What the power of a job alone goes to, at each share at which it was measured."""
         return self._get(_path("profiles", job, "components"), ComponentsOfJob, gpu_model=gpu_model)
-
-    def pair_components(
-        self, job_a: str, job_b: str, *, gpu_model: str | None = None
-    ) -> ComponentsOfPair:
-        """What the power of two jobs together goes to, at each split."""
-        path = _path("pairs", job_a, job_b, "components")
-        return self._get(path, ComponentsOfPair, gpu_model=gpu_model)
 
     def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
         """Replace the stored points of a job on their GPU model; gives how many are stored now."""

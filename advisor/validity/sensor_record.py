@@ -31,13 +31,14 @@ class PowerChannel:
         window_ms: W, over which a reading is the mean; of an exponential response twice the time
             constant, since such readings are as late as those of a window so long.
         delay_ms: d, from the end of that window to the reading, mean.
-        delay_spread_ms: Between the shortest and the longest delay; all between are as likely.
+        delay_spread_ms: Between the shortest and the longest delay: the period of the clock by
+            which the card makes values, of which the driver shows the newest; 0: it has none.
         noise_w: Standard deviation of readings of a steady load.
         window_spread_ms: How far W would differ between halves of the data: twice its standard
             error.
         prediction_error: Root mean square of predicted less read, over the mean read, where a load
-            that the fit did not see was switched on and off, each reading at the delay within the
-            spread that suits it best and without the worst 2 %; 1 where there was none.
+            that the fit did not see was switched on and off; 1 where there was none.
+        median_error: Median of the same errors.
         accepted: Whether spread and error keep what is asked of a record.
     """
 
@@ -50,6 +51,7 @@ class PowerChannel:
     prediction_error: float
     accepted: bool
     delay_spread_ms: float = 0.0
+    median_error: float = 1.0
     response: Response = "mean"
 
     @property

@@ -312,7 +312,7 @@ class InputAsked:
 
     Attributes:
         operands: In the input language; None: `features` are given.
-        features: The fingerprint of both matrices, as `advisor power tensor --json` prints it.
+        features: Fingerprint of both matrices, as `advisor power input --predict --json` prints it.
         shape: m, n, k: A is m by k, B is k by n.
         dtype: What it computes in.
         units: SMs; None: the most that were measured.

@@ -252,7 +252,6 @@ class RecommendationRequest(_SharingRequest):
         most: Of one job alone: most copies that are looked at.
         every: Whether to list every option, and the choice of each objective.
         fine: Of two jobs: every split of the GPU in steps of its quantum, such as two SMs.
-        components: Of two jobs: whether to split the power of the recommended option into parts.
         words: Whether to say it in words, too.
     """
 
@@ -272,7 +271,6 @@ class RecommendationRequest(_SharingRequest):
     most: Annotated[int, Bounds(ge=ADVISED_JOBS, le=MOST_JOBS)] = MOST_JOBS
     every: bool = False
     fine: bool = False
-    components: bool = False
     words: bool = False
 
     @classmethod
@@ -332,7 +330,7 @@ class RecommendationRequest(_SharingRequest):
                 fix="give a share of each job but the last, which is to join them",
             )
         works = any(job.work_s is not None for job in self.jobs)
-        of_two = {"fine": self.fine, "components": self.components, "an amount of work": works}
+        of_two = {"fine": self.fine, "an amount of work": works}
         if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
                 f"{given[0]} says nothing of {count_of(count, 'job')}",

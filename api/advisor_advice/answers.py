@@ -1,15 +1,13 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
-import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
@@ -26,11 +24,10 @@ from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     Finish,
     Interval,
-    Policy,
     find_objective,
     priced,
 )
-from advisor.core.records import ONE_WINDOW, SoloPoint
+from advisor.core.records import DOUBTFUL, ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,
@@ -64,11 +61,11 @@ from advisor.predict.sets import (
     is_by_physics,
 )
 from advisor.settings import Settings, job_folders
+from advisor.validity.points import is_usable, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
     ComponentsOfJob,
-    ComponentsOfPair,
     Copies,
     DriftedJob,
     JobCurve,
@@ -77,6 +74,7 @@ from advisor.wire.answers import (
     Partner,
     Partners,
     Replicas,
+    ShareParts,
     Size,
 )
 from advisor.wire.requests import RecommendationRequest
@@ -88,11 +86,8 @@ from advisor_advice.profiles import (
     find_profiles,
     with_idle_power,
 )
-from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
-
-if TYPE_CHECKING:
-    from advisor_power.components import KnownPower
 
 # How many features outside of the training data are named; there can be dozens.
 _NAMED = 3
@@ -707,77 +702,51 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
 def components_of_job(
     name: str, settings: Settings, gpu_model: str | None = None
 ) -> ComponentsOfJob:
-    """The parts of a job's power, from the newest trusted window at each share.
+    """What is known of where a job's power goes, at each share.
 
     Raises:
-        InputError: the job has no profile with counters, or too few jobs were measured.
+        InputError: the job has no profile, or no window that can be trusted.
         StoreError: the store cannot be read.
     """
-    # An answer without components loads nothing of the power wing.
-    from advisor_power.components import components_by_share
-
-    return components_by_share(known_power_of(find_profiles([name], settings, gpu_model), settings))
-
-
-def components_of_pair(
-    a: str, b: str, settings: Settings, gpu_model: str | None = None
-) -> ComponentsOfPair:
-    """The parts of a pair's power at the splits that advice considers, and at those measured.
-
-    Raises:
-        InputError: a job has no profile with counters, or too few jobs were measured.
-        ModelError: there is no model, or it is damaged.
-        StoreError: the store cannot be read.
-    """
-    from advisor_power.components import components_by_split
-
-    found = find_profiles([a, b], settings, gpu_model)
-    known = known_power_of(found, settings)
-    # All splits that advice considers, without limits on speeds.
-    every_split = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
-    decision = known_set(read_known(found, settings)).decide(every_split)
-    together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
+    profile = find_profiles([name], settings, gpu_model).a
     with begun_store(settings) as store:
-        if store:
-            own = store.pair_points(jobs=known.pair_names, gpu_model=known.gpu_model)
-            together = [*own, *together]
-    return components_by_split(known, decision, together)
+        stored = store.solo_points(job=name) if store else []
+    return components_by_share(profile, [*stored, *bundled_solo_points()])
 
 
-def with_components(
-    response: wire.Recommendation, recommendation: Decision, find_power: "Callable[[], KnownPower]"
-) -> wire.Recommendation:
-    """The answer with the parts of the power at its choice, or why there are none.
+def components_by_share(profile: Profile, points: Iterable[SoloPoint]) -> ComponentsOfJob:
+    """The newest trusted window at each share; points may be of other jobs.
 
-    What finds the power of both jobs may raise an `InputError`.
+    Watts of single pipes are not told: by no weights do they agree with work of one kind
+    (docs/component-power.md).
 
     Raises:
-        StoreError: the store cannot be read.
+        InputError: there is no such window.
     """
-    from advisor_power.components import components_at
-
-    try:
-        parts = components_at(find_power(), recommendation.chosen.prediction)
-    except InputError as error:
-        return dataclasses.replace(response, components_unknown=str(error))
-    return dataclasses.replace(response, components=parts)
-
-
-def known_power_of(
-    profile_set: ProfileSet, settings: Settings, more: Iterable[SoloPoint] = ()
-) -> "KnownPower":
-    """What is known of the power of jobs, by weights that are fitted now.
-
-    They are fitted to the points of the store and the bundle, and to `more`.
-
-    Raises:
-        InputError: too few jobs were measured on the GPU model.
-        StoreError: the store cannot be read.
-    """
-    from advisor_power.components import fitted_weights, known_power
-
-    model = profile_set.a.gpu_model
-    with begun_store(settings) as store:
-        stored = store.solo_points(gpu_model=model) if store else []
-    points = [*more, *stored, *bundled_solo_points()]
-    return known_power(profile_set.profiles, points, fitted_weights(points, model))
+    mine = [p for p in points if (p.job, p.gpu_model) == (profile.job, profile.gpu_model)]
+    trusted = [p for p in with_solo_flags(mine) if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
+    newest = {p.share_percent: p for p in sorted(trusted, key=lambda p: p.started_at)}
+    if not newest:
+        raise InputError(
+            f"no window of {profile.job} on {profile.gpu_model} can be trusted",
+            why="each failed a check of its readings",
+            fix=f"measure it again: advisor profile {profile.job}",
+        )
+    limit_w = profile.power_limit_w
+    return ComponentsOfJob(
+        job=profile.job,
+        gpu_model=profile.gpu_model,
+        power_limit_w=limit_w,
+        floor_w=active_idle_w(profile),
+        floor_is_measured=not math.isnan(profile.active_idle_power_w),
+        shares=tuple(
+            ShareParts(
+                share_percent=share,
+                power_w=(power_w := point.power_w or 0.0),
+                headroom_w=None if limit_w is None else limit_w - power_w,
+                memory_w=point.memory_power_w,
+                clock_mhz=point.sm_clock_mhz,
+            )
+            for share, point in sorted(newest.items())
+        ),
+    )

@@ -8,7 +8,6 @@ from typing import Any, ParamSpec
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_memory_mib
 from advisor.core.objectives import read_gain
-from advisor.core.records import SoloPoint
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
@@ -17,10 +16,8 @@ from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import (
     ModelAdvice,
     best_partners,
-    known_power_of,
     known_set,
     request_of,
-    with_components,
 )
 from advisor_advice.conditions import read_known
 from advisor_advice.options import (
@@ -34,7 +31,6 @@ from advisor_advice.options import (
 )
 from advisor_advice.profiles import find_profiles
 from advisor_advice.words import recommendation, said
-from advisor_data.files import read_points
 
 P = ParamSpec("P")
 
@@ -58,7 +54,6 @@ def advise(
     gpu_uuid: str | None = None,
     power_limit: float | None = None,
     fine: bool = False,
-    components: bool = False,
     every: bool = False,
     profiles: str | Path | None = None,
 ) -> _Advice | Partners:
@@ -82,7 +77,6 @@ def advise(
         gpu_uuid: The card: power is corrected for what is known of it.
         power_limit: Of the card, W, where it is lower than that of the profiles.
         fine: Every split in steps of two SMs; of two jobs.
-        components: What the power of the chosen way goes to; of two jobs.
         every: Tell every way that was looked at, and what each objective would choose.
         profiles: A file of solo points that go before the stored and bundled ones.
 
@@ -105,7 +99,6 @@ def advise(
             "--cores": cores,
             "--fine": fine,
             "--power-limit": power_limit,
-            "--components": components,
         }
         if given := [name for name, value in of_several.items() if value]:
             raise InputError(
@@ -133,7 +126,6 @@ def advise(
         isolate=isolate,
         host_cores=cores,
         fine=fine,
-        components=components,
         every=every,
     )
     return _answer(asked, settings, profiles)
@@ -181,13 +173,7 @@ def _answer(
         given = advised(known, asked, request)
     else:
         given = known.advise(asked, request)
-    answer = recommendation(given, asked)
-    if asked.components:
-        # By weights fitted now, to points of the file, too.
-        more = [p for p in read_points(file) if isinstance(p, SoloPoint)] if file else []
-        power = functools.partial(known_power_of, found, settings, more)
-        answer = with_components(answer, given.decision, power)
-    return given, answer
+    return given, recommendation(given, asked)
 
 
 def replicas(

@@ -3,21 +3,18 @@
 import asyncio
 import functools
 import itertools
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from advisor.core.gpu import ADVISED_JOBS
-from advisor.core.records import SoloPoint
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
@@ -26,7 +23,7 @@ from advisor.predict.measured import Windows, of_few
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.answers import Gains, Partner, Recommendation, SharingVerdict
+from advisor.wire.answers import ComponentsOfJob, Gains, Partner, Recommendation, SharingVerdict
 from advisor.wire.lists import JobRow
 from advisor.wire.requests import (
     MOST_CROSSED,
@@ -37,6 +34,7 @@ from advisor.wire.requests import (
 from advisor_advice.answers import (
     DIGITS,
     KnownSet,
+    components_by_share,
     curve_of,
     known_set,
     partner_of,
@@ -69,9 +67,6 @@ from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
 from advisor_data.lists import job_rows
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Manifest, Registry
-
-if TYPE_CHECKING:
-    from advisor_power.components import ComponentWeights, KnownPower
 
 # Names that a wrong one is compared with for a hint; more would take too long.
 _MOST_COMPARED = 2000
@@ -382,55 +377,6 @@ class _JobsReader:
         )
 
 
-class _Weights:
-    """Weights of each GPU model, fitted once for each state of the store; for several threads."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._fitting = store, threading.Lock()
-        # By GPU model, with the stored points that the weights are fitted to.
-        self._known: LRUCache[str, _Fit] = LRUCache(64)
-
-    def known_power(self, change: int, found: ProfileSet) -> "KnownPower":
-        """What is known of the power of these jobs in a state of the store; may block.
-
-        Raises:
-            InputError: too few jobs were measured on the GPU model.
-            StoreError: the store cannot be read.
-        """
-        from advisor_power.components import known_power
-
-        weights = self._weights(change, found.a.gpu_model)
-        if isinstance(weights, InputError):
-            raise weights
-        names = {profile.job for profile in found.profiles}
-        stored = [p for name in names for p in self._store.solo_points(job=name)]
-        return known_power(found.profiles, [*stored, *bundled.solo_points()], weights)
-
-    def _weights(self, change: int, gpu_model: str) -> "ComponentWeights | InputError":
-        with self._fitting:  # of many that ask at once, one fits
-            known = self._known.get(gpu_model)
-            if known is None or known[0] != change:
-                stored = self._store.solo_points(gpu_model=gpu_model)
-                # Most changes are observations and pairs; fitting takes a tenth of a second.
-                weights = known[2] if known and known[1] == stored else _fitted(stored, gpu_model)
-                known = self._known[gpu_model] = (change, stored, weights)
-            return known[2]
-
-
-# Count of changes, stored points, and the weights that they gave.
-_Fit = tuple[int, Sequence[SoloPoint], "ComponentWeights | InputError"]
-
-
-def _fitted(stored: Sequence[SoloPoint], gpu_model: str) -> "ComponentWeights | InputError":
-    from advisor_power.components import fitted_weights
-
-    # That nothing can be fitted is kept, too: finding out takes as long.
-    try:
-        return fitted_weights([*stored, *bundled.solo_points()], gpu_model)
-    except InputError as error:
-        return error
-
-
 _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
@@ -478,9 +424,8 @@ class Engine(Collector):
     def __init__(
         self, settings: Settings, store: Store, registry: Registry, change_count: Callable[[], int]
     ) -> None:
-        self._registry, self._settings = registry, settings
+        self._registry, self._settings, self._store = registry, settings, store
         self.jobs = _Jobs(settings.jobs_dir, store)
-        self._weights = _Weights(store)
         self.present = _Present(settings.home, store, registry, change_count)
         self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
@@ -528,14 +473,15 @@ class Engine(Collector):
         """The decision on two to seven jobs, which `recommend` tells."""
         return await self._decided(await self.present.kept(), asked)
 
-    async def known_power(self, names: Sequence[str], gpu_model: str | None) -> "KnownPower":
-        """What is known of the power of jobs; component weights are fitted once for each state.
+    async def components(self, job: str, gpu_model: str | None) -> ComponentsOfJob:
+        """What is known of where the power of a job goes.
 
         Raises:
-            InputError: a job without a profile, or too few jobs were measured on the GPU model.
+            InputError: a job without a profile, or without a window that can be trusted.
         """
-        known = await self._power(await self.present.kept(), names, gpu_model)
-        return await asyncio.to_thread(known)
+        found = await self._known.profiles(await self.present.kept(), [job], gpu_model)
+        stored = await asyncio.to_thread(lambda: self._store.solo_points(job=job))
+        return components_by_share(found.a, [*stored, *bundled.solo_points()])
 
     async def place(self, asked: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.placement`.
@@ -575,20 +521,14 @@ class Engine(Collector):
     async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> Recommendation:
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
 
-        def made() -> tuple[Decision, Recommendation]:
+        def made() -> Recommendation:
             # Where they run instead is a reason, and takes longer than all else.
             given = advised(known, asked, request) if asked.words else known.advise(asked, request)
-            return given.decision, recommendation(given, asked)
+            return recommendation(given, asked)
 
         # Two jobs are answered faster than a thread is begun.
         is_short = len(asked.looked_at) == ADVISED_JOBS and not asked.running
-        decision, told = made() if is_short else await asyncio.to_thread(made)
-        if not asked.components:
-            return told
-        from advisor_advice.answers import with_components
-
-        power = await self._power(kept, asked.names, asked.gpu_model)
-        return await asyncio.to_thread(with_components, told, decision, power)
+        return made() if is_short else await asyncio.to_thread(made)
 
     async def _crossed(self, kept: _Kept, asked: GainsRequest) -> Gains:
         """The gains of jobs that are named, or of those that are measured on the GPU model.
@@ -644,9 +584,3 @@ class Engine(Collector):
                 if (known := kept.sets.get(key)) is None:
                     known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
         return known
-
-    async def _power(
-        self, kept: _Kept, names: Sequence[str], gpu_model: str | None
-    ) -> "Callable[[], KnownPower]":
-        found = await self._known.profiles(kept, names, gpu_model)
-        return partial(self._weights.known_power, kept.change, found)

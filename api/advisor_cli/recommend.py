@@ -50,7 +50,6 @@ from advisor_cli.console import (
     show_chart,
     table_of,
 )
-from advisor_cli.power_bars import letters, print_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +62,6 @@ class _RecommendOptions(AdviceOptions):
         ),
     ] = None
     fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False
-    components: Annotated[
-        bool, typer.Option("--components", help="What the power of the chosen way goes to")
-    ] = False
 
 
 @grouped
@@ -117,8 +113,6 @@ def recommend(
         _show_pasted(given, words)
     else:
         _show(given, details)
-        if asked.components:
-            _show_parts(told)
 
 
 def _words_for(placer: str, d: Decision) -> Pasted:
@@ -132,16 +126,6 @@ def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
     console = print_screen(replace(first_lines(given), lines=()))
     say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
     print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
-
-
-def _show_parts(told: Recommendation) -> None:
-    if (found := told.components) is None:
-        say(f"what the power goes to is not known: {told.components_unknown}")
-        return
-    say(f"what the power at {found.split} goes to; ~ estimated, ? extrapolated")
-    say(letters())
-    print_parts("split", [(found.split, found.power)])
-    say(found.jostling)
 
 
 def _show_partners(found: Partners) -> None:

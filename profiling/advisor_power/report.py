@@ -1,25 +1,14 @@
-"""The page of `advisor report power`, and the picture of `advisor power tensor`.
-
-The page has a section for each sensor, kernel, card with measured inputs, job and pair.
-"""
+"""The page of `advisor report power`: a section for each sensor, kernel and card with inputs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from advisor.core.wording import count_of
-from advisor.errors import InputError
 from advisor.validity.sensor_record import SensorRecord
-from advisor.wire.answers import (
-    MARKS,
-    NOT_IDENTIFIED,
-    ComponentsOfJob,
-    ComponentsOfPair,
-    PowerParts,
-)
 from advisor.wire.power import Estimate, KernelReport, ReadingError, SensorCurve
 from advisor_power.data.measuring import InputPower
 from advisor_training.reports import (
@@ -27,13 +16,10 @@ from advisor_training.reports import (
     GREEN,
     GREY,
     ORANGE,
-    PAPER_INK,
-    SVG_INK,
     Figure,
     Ink,
     TextTable,
     to_html,
-    to_svg,
     write_files,
 )
 
@@ -44,23 +30,9 @@ LIMITS = (
     "resolution, or what single parts of the GPU draw over time.",
 )
 
-COLOURS: Mapping[str, str] = {
-    "floor": "#7d8590",
-    "tensor": "#2f7ed8",
-    "fp32": "#c8640a",
-    "integer": "#9a6bd1",
-    "warps": "#9c8500",
-    "fabric": "#c94c86",
-    "memory": "#1f9164",
-}
-"""Colour of each part of the power: that of the pages of the service."""
-
-FoundComponents = ComponentsOfJob | ComponentsOfPair
-
-_NAME_LENGTH = 40
-
 _SENSOR = (
-    "channel", "period, ms", "window, ms", "delay, ms", "noise, W", "waves wrong, %", "accepted",
+    "channel", "period, ms", "window, ms", "delay, ms", "noise, W", "waves off, %",
+    "half within, %", "accepted",
 )  # fmt: skip
 _COVERS = {True: "adds up everything", False: "adds up windows only", None: "open"}
 _LOADS = {
@@ -68,8 +40,8 @@ _LOADS = {
     "wave": "a load that is switched on and off",
 }
 _KERNEL = (
-    "kernel", "GPU", "execution, ms", "launches", "SSE, W", "SSP, W", "SSP, J a launch",
-    "counter differs", "golden runs",
+    "kernel", "GPU", "J a launch", "counter differs", "execution, ms", "launches", "SSE, W",
+    "SSP, W", "golden runs",
 )  # fmt: skip
 
 
@@ -87,19 +59,18 @@ def write_page(
     folder: Path,
     kernels: Sequence[KernelReport],
     sections: Sequence[_Section],
-    unknown: Sequence[str] = (),
 ) -> tuple[Path, ...]:
-    """Write the page into a folder; `unknown` says why the parts of some jobs are not known."""
+    """Write the page into a folder."""
     rows = [
         (
             _name_of(one),
             one.gpu_model,
+            _within(one.launch_energy_j, "{:.4g}"),
+            _differ(one) or "-",
             f"{one.execution_ms:.4g}",
             str(one.launches),
             _within(one.sse_power_w, "{:.1f}"),
             _within(one.ssp_power_w, "{:.1f}"),
-            _within(one.launch_energy_j, "{:.4g}"),
-            _differ(one) or "-",
             f"{one.golden_runs} of {one.runs}",
         )
         for one in kernels
@@ -109,7 +80,6 @@ def write_page(
         limits=LIMITS,
         figures=_overview(kernels),
         kernels=TextTable("Measured kernels", _KERNEL, rows),
-        unknown=unknown,
         sections=sections,
     )
     return write_files({"power.html": page.encode()}, folder)
@@ -195,89 +165,6 @@ def input_section(results: Sequence[InputPower]) -> _Section:
     return _Section(f"Input: {one.case.dtype} on {where.gpu_model}{limit}", [note], [table])
 
 
-def parts_section(number: int, found: FoundComponents) -> _Section:
-    """What the power of a job or of a pair goes to: stacked bars, and the watts as a table."""
-    is_pair = isinstance(found, ComponentsOfPair)
-    if is_pair:
-        title = f"Parts of the power: {' beside '.join(found.jobs)} on {found.gpu_model}"
-        powers = [(one.split, one.power) for one in found.splits]
-    else:
-        title = f"Parts of the power: {found.job} alone on {found.gpu_model}"
-        powers = [(f"{one.share_percent:g} %", one.power) for one in found.shares]
-    tables = [
-        TextTable(
-            "W in parts, and their bounds (5 to 95 %)",
-            ["split" if is_pair else "share", "W", "left, W", *COLOURS],
-            [(name, *_part_cells(power)) for name, power in powers],
-        )
-    ]
-    if is_pair:
-        said = [(one.split, f"{one.clock_loss_mhz:.0f}", one.jostling) for one in found.splits]
-        headings = ("split", "below the highest, MHz", "")
-        tables.append(TextTable("Who lowers the clock", headings, said))
-    limit_w = found.power_limit_w
-    end = "" if limit_w is None else f"; the dashed line is the limit of {limit_w:.0f} W"
-    figure = Figure(
-        f"parts-{number}",
-        f"{title}. A bar ends at the power{end}.",
-        partial(_draw_parts, powers, limit_w),
-        0.25 + 0.05 * len(powers),
-        wide=True,
-    )
-    return _Section(title, tuple(parts_notes(found)), tables, [figure])
-
-
-def parts_notes(found: FoundComponents) -> Iterator[str]:
-    """How to read the parts, and of a pair where the clock falls most."""
-    yield (
-        "~ is estimated by weights fitted to "
-        f"{count_of(found.weights.windows, 'window')} of {count_of(found.weights.jobs, 'job')} "
-        "alone, ? is extrapolated: these had nothing like it. Without a mark it was measured."
-    )
-    yield NOT_IDENTIFIED
-    if found.power_limit_w is None:
-        yield "The power limit is not known."
-    if isinstance(found, ComponentsOfPair):
-        yield f"Where the clock falls most: {found.worst.jostling}."
-
-
-def check_picture(path: Path) -> None:
-    """Check before minutes of work that a picture can be written under a name.
-
-    Raises:
-        InputError: it ends in something else than .svg or .html.
-    """
-    if path.suffix not in (".svg", ".html"):
-        raise InputError(
-            f"--picture {path} is neither .svg nor .html", fix=f"write {path.stem}.svg"
-        )
-
-
-def write_picture(path: Path, title: str, bars: Sequence[tuple[str, float, float | None]]) -> None:
-    """Write the first 40 matrices as an image or a page that needs nothing else.
-
-    Args:
-        path: The file, .svg or .html.
-        title: Name of the file of tensors.
-        bars: Name of each matrix, part of the bits that switch in a row, expected power in W.
-    """
-    shown = bars[:40]  # more cannot be read
-    caption = f"{title}: bits that switch from one element of a row to the next."
-    if any(power_w is not None for _, _, power_w in shown):
-        caption += " Dots are the expected power of the GPU (upper axis), where there is one."
-    if len(shown) < len(bars):
-        caption += f" The first {len(shown)} of {len(bars)} matrices."
-    height = 0.25 + 0.035 * len(shown)
-    figure = Figure("tensors", caption, partial(_draw_tensors, shown), height, wide=True)
-    if path.suffix == ".html":
-        page = to_html("tensor.html", title=title, figures=(figure,))
-    else:
-        page = to_svg(figure).replace(SVG_INK.text, PAPER_INK.text)
-        page = page.replace(SVG_INK.faint, PAPER_INK.faint)
-        page = page.replace("<svg ", '<svg style="background: white" ', 1)
-    write_files({path.name: page.encode()}, path.parent)
-
-
 def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iterator[TextTable]:
     channels = [
         (
@@ -287,6 +174,7 @@ def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iter
             f"{one.delay_ms:.1f}",
             f"{one.noise_w:.2f}",
             f"{100 * one.prediction_error:.2f}",
+            f"{100 * one.median_error:.2f}",
             "yes" if one.accepted else "no",
         )
         for one in record.channels
@@ -344,15 +232,6 @@ def _kernel_note(one: KernelReport) -> str:
 
 def _within(found: Estimate | None, form: str) -> str:
     return found.text(form.format) if found else "-"
-
-
-def _part_cells(power: PowerParts) -> Iterator[str]:
-    yield f"{MARKS[power.power_basis]}{power.power_w:.0f}"
-    yield "not known" if power.headroom_w is None else f"{power.headroom_w:.0f}"
-    for name in COLOURS:
-        value = power.components_w[name]
-        mark = MARKS[power.memory_basis if name == "memory" else power.others_basis]
-        yield f"{mark}{value.value:.0f} [{value.low:.0f}, {value.high:.0f}]"
 
 
 def _overview(kernels: Sequence[KernelReport]) -> tuple[Figure, ...]:
@@ -444,42 +323,3 @@ def _label(axes: Any, ink: Ink, x: str, y: str) -> None:
     axes.set_xlabel(x, color=ink.text)
     axes.set_ylabel(y, color=ink.text)
     axes.legend(frameon=False, labelcolor=ink.text, fontsize="small", loc="best")
-
-
-def _draw_parts(
-    powers: Sequence[tuple[str, PowerParts]], limit_w: float | None, axes: Any, ink: Ink
-) -> None:
-    places, ends = range(len(powers)), [0.0] * len(powers)
-    for part, colour in COLOURS.items():
-        watts = [power.components_w[part].value for _, power in powers]
-        axes.barh(places, watts, left=ends, color=colour, label=part, height=0.7)
-        ends = [end + more for end, more in zip(ends, watts, strict=True)]
-    if limit_w is not None:
-        axes.axvline(limit_w, color=ink.text, linewidth=1, linestyle="--")
-    axes.set_yticks(places, [name for name, _ in powers])
-    axes.invert_yaxis()
-    axes.set_xlabel("W", color=ink.text)
-    axes.legend(
-        frameon=False, labelcolor=ink.text, fontsize="small", ncols=len(COLOURS),
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), columnspacing=1.0, handlelength=1.0,
-    )  # fmt: skip
-
-
-def _draw_tensors(bars: Sequence[tuple[str, float, float | None]], axes: Any, ink: Ink) -> None:
-    places = range(len(bars))
-    names = [n if len(n) <= _NAME_LENGTH else f"...{n[3 - _NAME_LENGTH :]}" for n, _, _ in bars]
-    axes.barh(places, [100 * toggle for _, toggle, _ in bars], color=BLUE, height=0.6)
-    axes.set_yticks(places, names, parse_math=False)
-    axes.set_ylim(len(bars) - 0.4, -0.6)
-    axes.set_xlabel("bits that switch in a row, %", color=ink.text)
-    known = [(power_w, at) for at, (_, _, power_w) in zip(places, bars, strict=True) if power_w]
-    if not known:
-        return
-    above = axes.twiny()
-    above.patch.set_alpha(0)
-    above.scatter(*zip(*known, strict=True), s=16, color=ORANGE, zorder=3)
-    above.set_xlim(0, 1.1 * max(power_w for power_w, _ in known))
-    above.tick_params(colors=ink.text)
-    above.set_xlabel("expected power, W", color=ink.text)
-    for side in above.spines.values():
-        side.set_color(ink.faint)

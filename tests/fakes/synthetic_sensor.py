@@ -27,8 +27,8 @@ LEAD_S = 3.0
 class MadeUpSensor:
     """A channel with known properties; `levels_w` are idle, between bursts, burst and long load.
 
-    Each delay is another one, by half of `spread_s` up or down. An exponential one has a time
-    constant of half of `window_s`.
+    With a clock windows end a delay before its last tick. Each delay is another one, by half of
+    `spread_s` up or down. An exponential one has a time constant of half of `window_s`.
     """
 
     period_s: float
@@ -38,11 +38,12 @@ class MadeUpSensor:
     levels_w: tuple[float, float, float, float] = (80.0, 120.0, 480.0, 520.0)
     spread_s: float = 0.0
     exponential: bool = False
+    clock_s: float = 0.0
 
 
 INSTANT = MadeUpSensor(0.066, 0.025, 0.012, 2.0)
 AVERAGE = MadeUpSensor(0.1, 1.0, 0.02, 0.3)
-FADING = MadeUpSensor(0.1, 0.026, 0.014, 3.0, spread_s=0.018, exponential=True)
+FADING = MadeUpSensor(0.1004, 0.026, 0.003, 3.0, exponential=True, clock_s=0.02)
 MEMORY = MadeUpSensor(0.1, 1.0, 0.02, 0.1, (40.0, 50.0, 90.0, 95.0))
 
 
@@ -182,7 +183,10 @@ def _read(
     total = np.concatenate(([0.0], np.cumsum(power_w))) * GRID_S
     edges_s = -LEAD_S + GRID_S * np.arange(len(total))
     late_s = sensor.spread_s * draw.uniform(-0.5, 0.5, len(times_s)) if sensor.spread_s else 0.0
-    ends_s = times_s - sensor.delay_s - late_s
+    seen_s = times_s
+    if sensor.clock_s:
+        seen_s = 0.004 + sensor.clock_s * np.floor((times_s - 0.004) / sensor.clock_s)
+    ends_s = seen_s - sensor.delay_s - late_s
     windows = np.interp(ends_s, edges_s, total) - np.interp(
         ends_s - sensor.window_s, edges_s, total
     )

@@ -178,7 +178,6 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, "[]", "body"),
     *((f"{URL}/batch", {"requests": [{}] * count}, "requests") for count in (0, 1001)),
     (URL, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, "work says nothing of 3 jobs"),
-    (URL, {"jobs": jobs("fft", "fft", "gemm"), "components": True}, "components says nothing of 3"),
     (URL, {"jobs": jobs("fft"), "fine": True}, "fine says nothing of 1 job"),
     (
         URL,

@@ -149,7 +149,6 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("pair_points", "a", "b", "b"),
     ("observations",),
     ("job_components", "a"),
-    ("pair_components", "a", "b"),
     ("sensors",),
     ("kernels",),
     ("observe", [observation()]),
@@ -403,7 +402,7 @@ def test_a_newer_service_may_say_more(answer: Recommendation, data: st.DataObjec
 
 
 LATER = {
-    "card", "components", "components_unknown", "data", "drifts", "energy", "gpus",
+    "card", "data", "drifts", "energy", "gpus",
     "latency_p99_ms", "lower_limits", "measured", "model", "near", "one_window", "picks",
     "replicas", "said",
 }  # fmt: skip

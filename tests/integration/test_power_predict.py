@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,15 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 from command_line import Advisor, answered, in_this_process, refusal
 from in_process import Api, error_of, running
 from made_up_input_points import points, references
 from reading import answer_of
 from rich.console import Console
-from safetensors_files import write_safetensors
 
 from advisor.client import InputAsked
 from advisor.errors import ModelError
@@ -28,7 +24,6 @@ from advisor.wire.power import InputPredictions
 from advisor_cli import progress
 from advisor_cli.power.input import PREDICTED, predicted_table
 from advisor_data.known import input_points_text
-from advisor_power.data import predictor
 from advisor_power.data.predictor import load_input_model, own_folder, predictions, with_features
 from advisor_training import learners
 
@@ -145,79 +140,29 @@ def test_expected_power_of_operands(modelled: Advisor) -> None:
     assert "this shape was never measured with this type" in out
 
 
-@pytest.fixture(scope="module")
-def tensors(with_input_model: Path) -> Path:
-    """Three matrices of bf16, one of them small, and one of a type that no product computes in."""
-    bits = np.random.default_rng(0).integers(0, 1 << 15, (1024, 1024)).astype(np.uint16)
-    tensors: dict[str, Any] = {
-        "[red]dense": bits.view(ml_dtypes.bfloat16),
-        "zeros": np.zeros((1024, 1024), ml_dtypes.bfloat16),
-        "tiny": np.zeros((8, 8), ml_dtypes.bfloat16),
-        "odd": np.zeros((1024, 1024), ml_dtypes.float8_e5m2),
-    }
-    return write_safetensors(with_input_model / "m.safetensors", tensors)
-
-
-def test_expected_power_of_tensors(modelled: Advisor, tensors: Path) -> None:
-    found = json.loads(modelled("power", "tensor", str(tensors), "--json").out)
-    assert found["model"] is not None
-    by_name = {one["tensor"]: one for one in found["matrices"]}
-    dense, zeros, odd = (by_name[name] for name in ("[red]dense", "zeros", "odd"))
-    assert zeros["expected"]["power_w"]["value"] < dense["expected"]["power_w"]["value"]
-    assert (dense["expected"]["shape"], dense["expected"]["units"]) == ([4096, 1024, 1024], 132)
-    assert (odd["expected"], odd["why_not"]) == (None, "products do not compute in fp8_e5m2")
-    assert by_name["tiny"]["expected"] is None
-    assert "a product of 4096x8x8 is unlike" in by_name["tiny"]["why_not"]
-    out = modelled("power", "tensor", str(tensors), "--units", "66").out
-    for part in ("of reference", "66 SMs", "no power of 1: products do not compute in fp8_e5m2"):
-        assert part in out
-
-
-@pytest.mark.usefixtures("no_bundled_model")
-def test_without_a_model_tensors_keep_their_fingerprints(advisor: Advisor, tensors: Path) -> None:
-    said = advisor("power", "tensor", str(tensors))
-    assert said.code == 0
-    assert "no power is expected: measure on a GPU" in said.out
-    assert "advisor power train" in said.out
-    assert "of reference" not in said.out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".svg", ".html"])
-def test_a_picture_of_tensors(
-    modelled: Advisor, tensors: Path, tmp_path: Path, suffix: str
-) -> None:
-    path = tmp_path / f"picture{suffix}"
-    said = modelled("power", "tensor", str(tensors), "--picture", str(path))
-    assert said.code == 0, said.err
-    drawn = path.read_text()
-    for part in ("<svg", "[red]dense", "expected power, W"):
-        assert part in drawn
-    # Nothing is loaded from elsewhere.
-    assert not re.search(r"(src|href)=\"https?:", drawn)
-
-
-def test_a_picture_is_no_other_file(modelled: Advisor, tensors: Path) -> None:
-    assert "neither .svg nor .html" in refusal(
-        modelled("power", "tensor", str(tensors), "--picture", "picture.png")
-    )
+def test_the_operands_are_told_apart_by_no_model(modelled: Advisor) -> None:
+    """Nearly all that was measured had both alike: zeros in A draw what zeros in B do."""
+    words = ("a=normal(0,1); b=zeros", "a=zeros; b=normal(0,1)", "--predict", "--json")
+    told = answer_of(modelled("power", "input", *words, "--shape", "1024x1024x1024").out)
+    of_b, of_a = told["predictions"]
+    assert of_b["power_w"] == of_a["power_w"]
+    assert "fingerprint" in of_a["unmeasured"]
 
 
 def item(**of: Any) -> dict[str, Any]:
     return {"operands": "normal(0,1)", "shape": SMALL, "dtype": "bf16", **of}
 
 
-def test_the_service_says_what_the_command_says(api: Api, modelled: Advisor, tensors: Path) -> None:
+def test_the_service_says_what_the_command_says(api: Api, modelled: Advisor) -> None:
     words = ("normal(0,1)", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
     told = answer_of(modelled("power", "input", *words).out)
     assert api.post(ROUTE, {"inputs": [item(), item(operands="zeros")]}) == told
     # Also as the type that a client has.
     assert len(read(InputPredictions, json.dumps(told)).predictions) == 2
-    # A fingerprint as `advisor power tensor --json` prints it.
-    matrices = json.loads(modelled("power", "tensor", str(tensors), "--json").out)["matrices"]
-    expected = next(one["expected"] for one in matrices if one["tensor"] == "zeros")
+    # A fingerprint as `advisor power input --predict --json` prints it.
+    expected = told["predictions"][1]
     sent = {name: expected[name] for name in ("features", "shape", "dtype")}
-    assert api.post(ROUTE, {"inputs": [sent]})["predictions"] == [expected]
+    assert api.post(ROUTE, {"inputs": [sent]})["predictions"] == [{**expected, "operands": None}]
 
 
 @pytest.mark.parametrize(
@@ -253,81 +198,6 @@ def test_a_service_without_a_model_says_so(with_input_model: Path, tmp_path: Pat
         assert len(api.post(ROUTE, {"inputs": [item()]})["predictions"]) == 1
 
 
-# `advisor power tensor`: fingerprints of the matrices of a file
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """Three matrices of fp16, one of int64, one bias."""
-    random = np.random.default_rng(0)
-    tensors: dict[str, Any] = {
-        "[red]zeros": np.zeros((64, 32), np.float16),
-        "dense": random.standard_normal((64, 32)).astype(np.float16),
-        "pruned": np.where(random.random((64, 32)) < 0.5, 0, 1).astype(np.float16),
-        "ids": np.zeros((4, 4), np.int64),
-        "bias": np.zeros(64, np.float16),
-    }
-    return write_safetensors(tmp_path / "model.safetensors", tensors)
-
-
-def test_keys_stay_and_what_switches_most_comes_first(advisor: Advisor, model: Path) -> None:
-    """Programs read them; docs/tensor-files.md promises them."""
-    found = answered(advisor, "power", "tensor", str(model))
-    assert (set(found), [one["tensor"] for one in found["matrices"]]) == (
-        {"file", "model", "matrices", "left_out", "not_reached"},
-        ["dense", "pruned", "[red]zeros"],
-    )
-    for one in found["matrices"]:
-        assert set(one) == {
-            "tensor", "dtype", "shape", "weight", "along", "across", "signs", "zeros", "distinct",
-            "expected", "why_not",
-        }  # fmt: skip
-        assert (one["dtype"], one["shape"]) == ("fp16", [64, 32])
-    assert [one["zeros"] for one in found["matrices"]] == pytest.approx([0, 0.5, 1], abs=0.05)
-    assert {one["tensor"]: set(one) for one in found["left_out"]} == {
-        name: {"tensor", "dtype", "shape", "why"} for name in ("ids", "bias")
-    }
-    assert found["not_reached"] == 0
-
-
-def test_a_person_reads_names_as_they_are_and_why_some_are_left_out(
-    advisor: Advisor, model: Path
-) -> None:
-    out = advisor("power", "tensor", str(model)).out
-    for part in (
-        "[red]zeros",
-        "toggle in row",
-        "left out 1: 1-D, and a matrix is 2-D",
-        "left out 1: numbers are int64",
-    ):
-        assert part in out
-
-
-def test_tensors_are_named_one_by_one(advisor: Advisor, model: Path) -> None:
-    named = ("--tensor", "pruned", "--tensor", "dense")
-    found = answered(advisor, "power", "tensor", str(model), *named)
-    assert [one["tensor"] for one in found["matrices"]] == ["dense", "pruned"]
-
-
-def test_ctrl_c_shows_what_was_looked_at(
-    advisor: Advisor, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = predictor.operand_print
-    calls: list[int] = []
-
-    def interrupted(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(predictor, "operand_print", interrupted)
-    said = advisor("power", "tensor", str(model), "--json")
-    assert said.code == 130
-    found = answer_of(said.out)
-    assert (len(found["matrices"]), found["not_reached"]) == (1, 2)
-
-
 # Who asks nothing of power by kernels, inputs, sensors or components loads nothing of it.
 
 
@@ -346,7 +216,8 @@ with running(Path("home")) as api:
     assert api.get("/v1/profiles/triad")
     tell()
     # It does load the wing then: the check above can fail.
-    assert api.get("/v1/profiles/triad/components")["shares"]
+    asked = {{"operands": "zeros", "shape": [1024] * 3, "dtype": "bf16"}}
+    assert api.post("/v1/power/input", {{"inputs": [asked]}})["predictions"]
 tell()
 """
 
@@ -397,7 +268,7 @@ def loaded(folder: Path, code: str) -> list[list[str]]:
 def test_a_service(tmp_path: Path) -> None:
     before, after = loaded(tmp_path, SERVES)
     assert before == []
-    assert "advisor_power.components" in after
+    assert "advisor_power.data.predictor" in after
 
 
 @pytest.mark.slow

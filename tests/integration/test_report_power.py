@@ -37,7 +37,7 @@ from advisor_data.known import (
 )
 from advisor_power.data.measuring import InputPower, input_lines
 from advisor_power.kernels.runs import bytes_of, operation_name, sensors_of
-from advisor_power.report import COLOURS, LIMITS
+from advisor_power.report import LIMITS
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.trace import bundled_trace
 
@@ -92,7 +92,7 @@ def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
 def test_json_for_programs(whole: Whole) -> None:
     _, answer = whole
     assert set(answer) == {
-        "sensors", "kernels", "inputs", "components", "components_unknown", "files",
+        "sensors", "kernels", "inputs", "files",
     }  # fmt: skip
     (sensor,) = answer["sensors"]
     assert {error["way"] for error in sensor["reading_errors"]} == {
@@ -177,7 +177,7 @@ def test_folder_that_cannot_be_written(folder: Path) -> None:
     assert "give another folder with --out" in done.exception.fix
 
 
-# `advisor report power`: what data, jobs and pairs draw
+# `advisor report power`: what data draw
 
 
 STYLE = Path(__file__).parents[2] / "api/advisor_api/pages/style.css"
@@ -236,36 +236,6 @@ def test_other_gpu_models_are_left_out(empty: Path) -> None:
     keep(empty, [result(case("zeros"))])
     assert report(empty, "--gpu-model", "Other").exception is not None
     assert report(empty, "--gpu-model", "Fake H200").exit_code == 0
-
-
-@pytest.mark.slow
-def test_jobs_and_a_pair_are_drawn_where_asked_for(empty: Path) -> None:
-    """The same numbers as `advisor power components`; what is not known is said, not drawn."""
-    of_h200 = ("--gpu-model", "NVIDIA H200")
-    asked = ("--job", "triad", "--job", "nosuch", "--pair", "triad", "matmul-bf16")
-    answer = answer_of(report(empty, "--json", *of_h200, *asked).stdout)
-    for jobs, told in zip(
-        (["triad"], ["triad", "matmul-bf16", "--splits"]), answer["components"], strict=True
-    ):
-        words = ["power", "components", *jobs, *of_h200, "--json"]
-        assert told == answer_of(CliRunner().invoke(app, words).stdout)
-    (unknown,) = answer["components_unknown"]
-    assert "nosuch goes to is not known" in unknown
-    page = page_of(empty)
-    assert page.count("<figure>") == 2
-    job, pair = answer["components"]
-    power = job["shares"][0]["power"]
-    for part in (
-        unknown.split(".")[0],
-        f"<td>{power['headroom_w']:.0f}</td>",
-        *(one["jostling"] for one in pair["splits"]),
-        *(
-            f"{v['value']:.0f} [{v['low']:.0f}, {v['high']:.0f}]</td>"
-            for v in power["components_w"].values()
-        ),
-        *COLOURS.values(),
-    ):
-        assert part in page
 
 
 # Sensors and kernels that come with the package: bundled, found, replayed.

@@ -53,8 +53,6 @@ class Ink:
     faint: str
 
 
-PAPER_INK = Ink("#1b1f24", "#d5d9de")
-
 SVG_INK = Ink("#010203", "#040506")
 """Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
 

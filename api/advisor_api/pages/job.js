@@ -6,8 +6,7 @@ import { FLAGS } from "./flags.js";
 import { content, run, setTitle } from "./frame.js";
 import { mean, moment, number, share, withUnit } from "./numbers.js";
 import { besideAndCopies } from "./job_together.js";
-import { partsOfJob, unknownParts } from "./power_parts.js";
-import { get, part } from "./service.js";
+import { get, part, ServiceError } from "./service.js";
 
 const SHARES = [0, 20, 40, 60, 80, 100];
 
@@ -69,7 +68,24 @@ async function fill(place, coming) {
 }
 
 function powerParts(name, gpu) {
-  return get(address(`/v1/profiles/${part(name)}/components`, { gpu_model: gpu })).then(partsOfJob, unknownParts);
+  return get(address(`/v1/profiles/${part(name)}/components`, { gpu_model: gpu })).then(partTable, (error) => {
+    if (!(error instanceof ServiceError)) throw error;
+    return notice("", `What the power goes to is not known: ${error.message}`);
+  });
+}
+
+// As `advisor power components` says it.
+function partTable({ floor_w: floor, floor_is_measured: isMeasured, shares }) {
+  const watts = (value) => (value === null ? "not known" : number(Math.round(value)));
+  const columns = [
+    { name: "Share", cell: (row) => `${number(row.share_percent)}\u00a0%` },
+    { name: "Power, W", number: true, cell: (row) => watts(row.power_w) },
+    { name: "Left, W", number: true, cell: (row) => watts(row.headroom_w) },
+    { name: "Memory as read, W", number: true, cell: (row) => watts(row.memory_w) },
+  ];
+  const basis = isMeasured ? "measured" : "that of the empty GPU and of contexts";
+  const said = `Floor, with jobs open and none at work: ${watts(floor)} W, ${basis}. Nothing finer agrees with work of one kind.`;
+  return html("div", {}, html("p", { class: "quiet-text" }, said), table("What the power goes to", columns, shares));
 }
 
 function summary(points, gpu, source) {

@@ -4,7 +4,6 @@
 import { address, html, notice, sentences } from "./elements.js";
 import { content, explain, run, setTitle } from "./frame.js";
 import { percent } from "./numbers.js";
-import { partsOfPair, unknownParts } from "./power_parts.js";
 import { get, part, post } from "./service.js";
 import { charts } from "./set_charts.js";
 import { questionForm } from "./set_form.js";
@@ -48,10 +47,9 @@ async function ask(question, rows) {
     const [given, points] = await Promise.all([post("/v1/recommendations", question.body, signal), measuredPoints(question, signal)]);
     const view = setView(given);
     view.measured = measuredOptions(points, given);
-    const shown = show(view, rows);
+    show(view, rows);
     const by = given.model ? `, model ${given.model.version}` : ", by physics fitted to measured sets";
     live.textContent = `${given.gpu_model}${by}. Ranges are to hold ${percent(given.coverage)} of what is measured.`;
-    if (question.isPair) shown.showParts(await powerParts(question, given.gpu_model, signal).catch(refused));
   } catch (error) {
     if (error.name === "AbortError") return;
     live.textContent = "";
@@ -69,21 +67,6 @@ async function measuredPoints({ jobs, gpu }, signal) {
   return known.points;
 }
 
-// Like the points they are of the pair, whatever is asked of it.
-let knownParts = { path: null, found: null };
-
-async function powerParts({ jobs: [a, b] }, gpu, signal) {
-  const path = address(`/v1/pairs/${part(a)}/${part(b)}/components`, { gpu_model: gpu });
-  if (knownParts.path !== path) knownParts = { path, found: await get(path, signal) };
-  return knownParts.found;
-}
-
-// A question that was given up is no answer.
-function refused(error) {
-  if (error.name === "AbortError") throw error;
-  return error;
-}
-
 function show(view, rows) {
   const choose = (option) => {
     chosenName = option.split;
@@ -99,7 +82,7 @@ function show(view, rows) {
     (option) => large.replaceChildren(tiles(view, option)),
     (option) => begin.replaceChildren(start(view, option, rows)),
   ];
-  const more = view.isPair ? pairParts(view, choose, follow) : { elements: [] };
+  const more = view.isPair ? pairParts(view, choose, follow) : [];
   const { warnings } = view.given;
   results.replaceChildren(
     answer(view),
@@ -115,40 +98,23 @@ function show(view, rows) {
     html("h2", {}, `All ${view.options.length} ways`),
     html("p", { class: "quiet-text" }, plane.explained),
     plane.figure,
-    ...more.elements,
+    ...more,
     html("details", {}, html("summary", {}, "All numbers as a table"), allOptions(view)),
   );
   choose(view.options.find((option) => option.split === chosenName) ?? view.way);
-  return { showParts: more.showParts };
 }
 
 // What is known of two jobs alone.
 function pairParts(view, choose, follow) {
   const drawn = charts(view, choose);
-  const power = html("div", { id: "parts", "aria-busy": "true" });
-  let bars = null;
-  let chosen = null;
-  follow.push(drawn.show, (option) => {
-    chosen = option;
-    bars?.show(option);
-  });
-  return {
-    elements: [
-      html("h2", {}, `Over the share of ${view.a}`),
-      html("p", { class: "quiet-text" }, drawn.explained),
-      drawn.element,
-      html("h2", {}, "What the power goes to"),
-      power,
-      html("h2", {}, "Why"),
-      sentences(view.given.reasons),
-      html("h2", {}, "What each objective would choose"),
-      objectives(view),
-    ],
-    showParts: (found) => {
-      bars = found instanceof Error ? null : partsOfPair(found);
-      bars?.show(chosen);
-      power.replaceChildren(bars?.element ?? unknownParts(found));
-      power.removeAttribute("aria-busy");
-    },
-  };
+  follow.push(drawn.show);
+  return [
+    html("h2", {}, `Over the share of ${view.a}`),
+    html("p", { class: "quiet-text" }, drawn.explained),
+    drawn.element,
+    html("h2", {}, "Why"),
+    sentences(view.given.reasons),
+    html("h2", {}, "What each objective would choose"),
+    objectives(view),
+  ];
 }

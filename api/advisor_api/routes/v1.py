@@ -26,7 +26,6 @@ from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
     BatchAnswer,
     ComponentsOfJob,
-    ComponentsOfPair,
     Gains,
     ItemError,
     Recommendation,
@@ -561,30 +560,7 @@ async def show_job_components(
     job: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
 ) -> Response:
     """What the power of a job alone goes to, at each share."""
-    # What works the parts out is imported with the first question: most services are asked none.
-    from advisor_power.components import components_by_share
-
-    known = await service.engine.known_power([job], gpu_model)
-    return await long_answer(lambda: components_by_share(known))
-
-
-@profiles.get("/pairs/{a}/{b}/components", response_model=ComponentsOfPair)
-async def show_pair_components(
-    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, gpu_model: GpuModelInQuery = None
-) -> Response:
-    """What the power of two jobs together goes to at each split, and who lowers the clock."""
-    from advisor_power.components import components_by_split
-
-    known = await service.engine.known_power([a, b], gpu_model)
-    asked = RecommendationRequest.of(a, b, min_speed=0.0, gpu_model=known.gpu_model)
-    decision = await service.engine.decide(asked)
-
-    def told() -> ComponentsOfPair:
-        stored = service.store.pair_points(jobs=known.pair_names)
-        points = [*stored, *bundled.pair_points().get(known.pair_names, [])]
-        return components_by_split(known, decision, points)
-
-    return await long_answer(told)
+    return answer(await service.engine.components(job, gpu_model))
 
 
 @profiles.get("/pairs/{a}/{b}/points", response_model=PairPoints)

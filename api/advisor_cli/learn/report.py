@@ -1,6 +1,6 @@
 """`advisor report`: what measurements say together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import groupby
@@ -12,19 +12,16 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 from advisor.formats.wire import to_plain
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
-from advisor_advice.answers import components_of_job, components_of_pair
 from advisor_cli.console import AsJson, as_json_text, say, say_lines
 from advisor_data.known import known_kernels, known_sensors
 from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (
     LIMITS,
-    FoundComponents,
     input_section,
     kernel_section,
-    parts_section,
     sensor_section,
     write_page,
 )
@@ -36,50 +33,39 @@ from advisor_training.reports import make_folder
 def power(
     out: Annotated[Path, typer.Option(help="Folder for the page")] = Path("report"),
     gpu_model: Annotated[str | None, typer.Option(help="Only this GPU model")] = None,
-    job: Annotated[
-        list[str] | None, typer.Option(help="What the power of this job goes to, too; repeatable")
-    ] = None,
-    pair: Annotated[
-        tuple[str, str] | None,
-        typer.Option(help="And of these two jobs together, at each split", metavar="A B"),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How cards read power, and what draws it. Writes power.html.
 
     Shown are sensors, kernels and data of operations that were measured on this host or come with
-    advisor, and jobs and pairs that are asked for.
+    advisor.
 
     Example: advisor report power
     """
-    settings = read_settings()
-    home = settings.home
+    home = read_settings().home
     records = [r for r in known_sensors(home) if gpu_model in (None, r.gpu_model)]
     kernels = [k for k in known_kernels(home) if gpu_model in (None, k.gpu_model)]
     inputs = [
         r for r in with_ratios(kept_inputs(home)) if gpu_model in (None, r.conditions.gpu_model)
     ]
-    asked: list[tuple[str, ...]] = [*((name,) for name in job or ()), *((pair,) if pair else ())]
-    if not (records or kernels or inputs or asked):
+    if not (records or kernels or inputs):
         raise InputError(
             "there is nothing to show" + (f" of {gpu_model}" if gpu_model else ""),
             why="no sensor, kernel or data of an operation was measured here, and none is bundled",
-            fix="run `advisor power sensor`, `kernel` or `input` on a GPU, or name a --job",
+            fix="run `advisor power sensor`, `kernel` or `input` on a GPU",
         )
     make_folder(out)
     counts = f"{count_of(len(records), 'sensor record')}, {count_of(len(kernels), 'kernel')}"
     if inputs:
         counts += f", {count_of(len(inputs), 'input')}"
     say(f"drawing {counts}: up to a second for each", err=True)
-    parts, unknown = _parts(asked, settings, gpu_model)
     sensors = [(record, *_recorded(record, home)) for record in records]
     sections = [
-        *(parts_section(n, one) for n, one in enumerate(parts)),
         *(sensor_section(n, *one) for n, one in enumerate(sensors)),
         *(input_section(list(of)) for _, of in groupby(sorted(inputs, key=_kind), key=_kind)),
         *(kernel_section(n, one) for n, one in enumerate(kernels)),
     ]
-    files = [str(path) for path in write_page(out, kernels, sections, unknown)]
+    files = [str(path) for path in write_page(out, kernels, sections)]
     answer = {
         "sensors": [
             {**to_plain(record), "reading_errors": [asdict(error) for error in errors]}
@@ -87,36 +73,15 @@ def power(
         ],
         "kernels": to_plain(kernels),
         "inputs": [one.as_json() for one in inputs],
-        "components": to_plain(parts),
-        "components_unknown": unknown,
         "files": files,
     }
-    told = (*LIMITS, counts, *unknown, f"written: {', '.join(files)}")
+    told = (*LIMITS, counts, f"written: {', '.join(files)}")
     say_lines([as_json_text(answer)] if as_json else told)
 
 
 def _kind(one: InputPower) -> str:
     """Results of one kind stand in one table."""
     return f"{one.conditions} {one.case.dtype}"
-
-
-def _parts(
-    asked: Sequence[tuple[str, ...]], settings: Settings, gpu_model: str | None
-) -> tuple[list[FoundComponents], list[str]]:
-    """What is known of jobs and pairs, and why it is not of others."""
-    found, unknown = list[FoundComponents](), list[str]()
-    for names in asked:
-        try:
-            found.append(
-                components_of_job(names[0], settings, gpu_model)
-                if len(names) == 1
-                else components_of_pair(names[0], names[1], settings, gpu_model)
-            )
-        except InputError as error:
-            unknown.append(
-                f"What the power of {' beside '.join(names)} goes to is not known: {error}"
-            )
-    return found, unknown
 
 
 def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list[ReadingError]]:

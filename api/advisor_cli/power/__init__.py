@@ -11,16 +11,14 @@ _COMMANDS = {
     "sensor": "How often, over what time and how late do the power sensors of a card read?",
     "kernel": "What power does one operation draw from one execution to the next, and what energy?",
     "input": "What power does a product of matrices draw, filled with these data?",
-    "components": "What the power of a GPU goes to: floor, classes of SM work, fabric and memory.",
-    "tensor": "How many bits of each matrix are set, switch and are zero, "
-    "and what its product draws.",
+    "components": "What is known of where a job's power goes: floor, memory, what is left.",
     "train": "Learn what data do to power, from what `advisor power input` measured.",
 }
 
 
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
-    module = {"tensor": "input", "train": "input", "sensor": "kernel"}.get(name, name)
+    module = {"train": "input", "sensor": "kernel"}.get(name, name)
     return imported(f"advisor_cli.power.{module}", name, "input_power" if name == "input" else name)
 
 

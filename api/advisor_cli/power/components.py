@@ -1,75 +1,56 @@
-"""`advisor power components`: what the power of a job, or of two jobs together, goes to."""
+"""`advisor power components`: what is known of where the power of a job goes."""
 
 from typing import Annotated
 
 import typer
 
-from advisor.errors import InputError
 from advisor.settings import read_settings
-from advisor.wire.answers import ComponentsOfJob, ComponentsOfPair, FittedTo
-from advisor_advice.answers import components_of_job, components_of_pair
-from advisor_cli.console import AsJson, GpuModelOption, as_json_text, say
-from advisor_cli.power_bars import letters, print_parts
+from advisor.wire.answers import ShareParts
+from advisor_advice.answers import components_of_job
+from advisor_cli.console import (
+    AsJson,
+    Columns,
+    GpuModelOption,
+    as_json_text,
+    print_table,
+    say,
+    say_lines,
+    table_of,
+)
+
+_SHARES: Columns[ShareParts] = (
+    ("share", lambda one: f"{one.share_percent:g} %"),
+    ("W", lambda one: f"{one.power_w:.0f}"),
+    ("left, W", lambda one: None if one.headroom_w is None else f"{one.headroom_w:.0f}"),
+    ("memory as read, W", lambda one: None if one.memory_w is None else f"{one.memory_w:.0f}"),
+    ("MHz", lambda one: None if one.clock_mhz is None else f"{one.clock_mhz:.0f}"),
+)
 
 
 def components(
-    job: Annotated[str, typer.Argument(help="Name of a profiled job", metavar="A")],
-    other: Annotated[
-        str | None,
-        typer.Argument(help="A second job, with --splits; may be the same", metavar="[B]"),
-    ] = None,
-    splits: Annotated[
-        bool, typer.Option("--splits", help="Both jobs on one GPU, at each split")
-    ] = False,
+    job: Annotated[str, typer.Argument(help="Name of a profiled job")],
     gpu_model: GpuModelOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """What the power of a GPU goes to: floor, classes of SM work, fabric and memory.
+    """What is known of where a job's power goes: floor, memory as read, what is left.
 
-    Of one job at each share of its profile. Of two jobs with --splits: measured ones, else as the
-    model in use predicts them, and who lowers the clock where the power limit is reached.
+    At each share of its profile, from measured windows. docs/component-power.md says why nothing
+    finer is told.
 
-    Example: advisor power components triad matmul-bf16 --splits
+    Example: advisor power components triad
     """
-    if splits and other is None:
-        raise InputError(
-            "--splits needs a second job", fix=f"advisor power components {job} OTHER --splits"
-        )
-    if other is not None and not splits:
-        raise InputError(
-            f"{job} and {other} are two jobs",
-            why="two jobs share a GPU at a split",
-            fix=f"advisor power components {job} {other} --splits",
-        )
-    settings = read_settings()
-    if other is None:
-        of_job = components_of_job(job, settings, gpu_model)
-        say(as_json_text(of_job)) if as_json else _show_job(of_job)
+    found = components_of_job(job, read_settings(), gpu_model)
+    if as_json:
+        say(as_json_text(found))
         return
-    of_pair = components_of_pair(job, other, settings, gpu_model)
-    say(as_json_text(of_pair)) if as_json else _show_pair(of_pair)
-
-
-def _show_job(found: ComponentsOfJob) -> None:
-    say(f"{found.job} alone on {found.gpu_model}{_limit(found.power_limit_w)}")
-    say(_legend(found.weights))
-    print_parts("share", [(f"{one.share_percent:g} %", one.power) for one in found.shares])
-
-
-def _show_pair(found: ComponentsOfPair) -> None:
-    a, b = found.jobs
-    say(f"{a} beside {b} on {found.gpu_model}{_limit(found.power_limit_w)}")
-    say(_legend(found.weights))
-    print_parts("split", [(one.split, one.power) for one in found.splits])
-    say(f"\nwhere the clock falls most: {found.worst.jostling}")
-
-
-def _legend(weights: FittedTo) -> str:
-    return (
-        f"{letters()}\n~ estimated by weights fitted to {weights.windows} windows of "
-        f"{weights.jobs} jobs alone, ? extrapolated: these had nothing like it; W (5 to 95 %)\n"
+    limit_w = found.power_limit_w
+    limit = "not known" if limit_w is None else f"{limit_w:.0f} W"
+    say(f"{found.job} alone on {found.gpu_model}, power limit {limit}")
+    print_table(table_of(_SHARES, found.shares, [name for name, _ in _SHARES]))
+    floor = "measured" if found.floor_is_measured else "that of the empty GPU and of contexts"
+    say_lines(
+        (
+            f"floor {found.floor_w:.0f} W, with jobs open and none at work: {floor}",
+            "memory as read: take differences below 10 W (H100) or 20 W (H200) for none",
+        )
     )
-
-
-def _limit(power_limit_w: float | None) -> str:
-    return "" if power_limit_w is None else f", power limit {power_limit_w:.0f} W"

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from advisor.core.objectives import Interval
 from advisor.core.wording import count_of
-from advisor.errors import STOPPED, InputError, JobError
+from advisor.errors import InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
@@ -30,7 +30,6 @@ from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.known import bundled_input_points, read_input_points
 from advisor_power.data import training
-from advisor_power.data.fill import open_tensors, shape_text, shown
 from advisor_power.data.language import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
@@ -47,17 +46,10 @@ from advisor_power.data.measuring import (
     with_ratios,
 )
 from advisor_power.data.predictor import (
-    ROWS,
     InputManifest,
-    InputPredictor,
-    NoInputModelError,
-    TensorPower,
-    find_input_model,
     load_input_model,
-    no_print,
     own_folder,
     predictions,
-    tensor_powers,
     with_features,
 )
 from advisor_power.data.training import TrainedInputs, points_of
@@ -286,129 +278,6 @@ def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
         say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
-
-
-def tensor(
-    file: Annotated[Path, typer.Argument(help="A safetensors or npy file; never a pickle")],
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--tensor", metavar="NAME", help="Only this one; may be given more than once"),
-    ] = None,
-    units: Annotated[
-        int | None, typer.Option(min=1, help="SMs of the expected product; else the most measured")
-    ] = None,
-    gpu_model: Annotated[
-        str | None, typer.Option(help="Of the expected product; else the one that was measured")
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the matrices into this .svg or .html file")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """How many bits of each matrix are set, switch and are zero, and what its product draws.
-
-    Power of a matrix product follows the bits that switch. Files of any size: only a sample is
-    read. The matrix whose bits switch most along its rows comes first. Power and speed are
-    expected where there is a model: advisor power train.
-
-    Example: advisor power tensor model.safetensors
-    """
-    if picture:
-        from advisor_power.report import check_picture
-
-        check_picture(picture)
-    opened = open_tensors(file)
-    named = [opened.tensor(one) for one in dict.fromkeys(name or ())] or opened.tensors
-    why = {one: no_print(one) for one in named}
-    matrices = [one for one, reason in why.items() if not reason]
-    home = read_settings().home
-    model = load_input_model(home, gpu_model) if find_input_model(home, gpu_model) else None
-    found, stopped = list[TensorPower](), False
-    try:
-        powers = tensor_powers(opened, matrices, model, units, gpu_model)
-        found.extend(counted(powers, len(matrices), "matrices"))
-    except KeyboardInterrupt:
-        stopped = True
-    found.sort(key=lambda one: (-one.found.along, one.tensor.name))
-    not_reached = len(matrices) - len(found)
-    if as_json:
-        answer = {
-            "file": str(file),
-            "model": None if model is None else model.manifest.version,
-            "matrices": [one.as_json() for one in found],
-            "left_out": [
-                {"tensor": one.name, "dtype": one.dtype, "shape": one.shape, "why": reason}
-                for one, reason in why.items()
-                if reason
-            ],
-            "not_reached": not_reached,
-        }
-        say(as_json_text(answer))
-    else:
-        if found:
-            columns = [*_TENSOR]
-            if model is not None:
-                columns += [(name, _expected(cell)) for name, cell in PREDICTED if name != "J"]
-            print_table(table_of(columns, found, [name for name, _ in columns[1:]]), width=140)
-            say("\n% of all bits, of elements that are 0, and of different values in a sample")
-            say_lines(_power_lines(found, model))
-        say_lines(
-            f"left out {count}: {reason}"
-            for reason, count in Counter(filter(None, why.values())).most_common()
-        )
-        if not matrices:
-            say("no matrix to look at")
-        if not_reached:
-            say(f"stopped with {not_reached} of {len(matrices)} matrices to go", err=True)
-    if picture:
-        from advisor_power.report import write_picture
-
-        bars = [
-            (
-                one.tensor.name or file.name,
-                one.found.along,
-                None if one.expected is None else one.expected.power_w.value,
-            )
-            for one in found
-        ]
-        write_picture(picture, file.name, bars)
-    if stopped:
-        raise typer.Exit(STOPPED)
-
-
-_TENSOR: Sequence[tuple[str, Callable[[TensorPower], object]]] = (
-    ("tensor", lambda one: shown(one.tensor.name) or "-"),
-    ("dtype", lambda one: one.tensor.dtype),
-    ("shape", lambda one: shape_text(one.tensor.shape)),
-    ("toggle in row", lambda one: f"{100 * one.found.along:.1f} %"),
-    ("toggle across rows", lambda one: f"{100 * one.found.across:.1f} %"),
-    ("bits set", lambda one: f"{100 * one.found.weight:.1f} %"),
-    ("zero", lambda one: f"{100 * one.found.zeros:.1f} %"),
-    ("distinct", lambda one: f"{100 * one.found.distinct:.1f} %"),
-)
-
-
-def _expected(cell: Callable[[InputPrediction], object]) -> Callable[[TensorPower], object]:
-    """The cell of what a matrix is expected to draw; empty where that is not known."""
-    return lambda one: one.expected and cell(one.expected)
-
-
-def _power_lines(found: Sequence[TensorPower], model: InputPredictor | None) -> Iterator[str]:
-    """What expected power rests on; without a model, how to get one."""
-    if model is None:
-        yield f"no power is expected: {NoInputModelError().fix}"
-        return
-    if expected := [one.expected for one in found if one.expected is not None]:
-        yield (
-            f"expected, not measured: products of {ROWS} rows of normal random numbers with each "
-            f"matrix, {expected[0].gpu_model}, {expected[0].units} SMs; "
-            f"{model.manifest.coverage:.0%} intervals; {model.manifest.line}"
-        )
-        yield from _notes_of(expected)
-    yield from (
-        f"no power of {count}: {reason}"
-        for reason, count in Counter(one.why_not for one in found if one.why_not).most_common()
-    )
 
 
 _KINDS = {

@@ -148,14 +148,14 @@ def _sensor_lines(record: SensorRecord) -> Iterator[str]:
     yield f"{record.gpu_model}, {record.gpu_uuid}, driver {record.driver}, {record.seconds:.0f} s"
     if record.channels:
         yield (
-            f"{'channel':9}{'period ms':>10}{'window ms':>11}{'delay ms':>10}{'+- ms':>7}"
-            f"{'noise W':>9}{'halves differ ms':>18}{'waves wrong %':>15}"
+            f"{'channel':9}{'period ms':>10}{'window ms':>11}{'delay ms':>10}{'clock ms':>10}"
+            f"{'noise W':>9}{'halves differ ms':>18}{'waves off %':>13}{'half within %':>15}"
         )
     yield from (
         f"{channel.name:9}{channel.period_ms:10.1f}{channel.window_ms:11.1f}"
-        f"{channel.delay_ms:10.1f}{channel.delay_spread_ms / 2:7.1f}{channel.noise_w:9.2f}"
+        f"{channel.delay_ms:10.1f}{channel.delay_spread_ms:10.3f}{channel.noise_w:9.2f}"
         f"{channel.window_spread_ms:18.2f}"
-        f"{100 * channel.prediction_error:15.2f}  "
+        f"{100 * channel.prediction_error:13.2f}{100 * channel.median_error:15.2f}  "
         f"{'accepted' if channel.accepted else 'not accepted'}"
         for channel in record.channels
     )
@@ -210,6 +210,8 @@ def report_lines(report: KernelReport) -> Iterator[str]:
         f"{report.operation} on {report.gpu_model}, {report.units or '?'} SMs, driver "
         f"{report.driver}, after {report.before}"
     )
+    yield f"a launch    {_joules(report.launch_energy_j)} in steady power"
+    yield _difference_line(power)
     how = "a CUDA graph" if report.captured else "launched one by one: it cannot be captured"
     of = f" of {launches} launches" if launches > 1 else ""
     yield f"execution   {power.execution_ms:.4g} ms{of}, {how}"
@@ -225,9 +227,6 @@ def report_lines(report: KernelReport) -> Iterator[str]:
         yield f"no gap      {_watts(stretch.power_w)} over {stretch.seconds:.1f} s{capped}"
         memory_w = stretch.memory_power_w
         yield f"memory      {_watts(memory_w) if memory_w else stretch.no_memory_power}"
-    if launches > 1:
-        yield f"a launch    {_joules(report.launch_energy_j)} in steady power"
-    yield _difference_line(power)
     dropped = "".join(f", {count} dropped: {why}" for why, count in power.dropped.items())
     yield (
         f"runs        {power.golden_runs} of {power.runs} golden "

@@ -1,41 +1,71 @@
-"""How well component weights explain the power of jobs that they were not fitted to.
+"""Whether weights of hardware counters tell what a GPU's power goes to.
+
+    power = floor + leakage * (temperature - 30 C) + memory * time in which it moves data
+          + fabric * time in which kernels run
+          + (tensor, fp32, integer, warps) * activity * (clock / highest)^2.5
+
+Fitted for each GPU model by non-negative least squares of the relative error.
 
     .venv/bin/python docs/measurements/power/component_fit.py [FILES..]
 
-From the bundled points, those that passed every cross-check; FILES, as `advisor data import` takes
-them, have jobs alone on further cards, which nothing is fitted to. By job left out: the weights of
-a GPU model are fitted without a job, and expect the power of its windows. Pairs: without both jobs;
-their windows have counters of their own, and nothing was fitted to any pair. What is expected above
-the power limit is the limit. The bar is 4 % on average.
-
-These jobs also chose the exponent of the clock, so the pairs are the stricter test.
+Of bundled points that passed every cross-check, each job by weights fitted without it, pairs by
+weights without both jobs. FILES, as `advisor data import` takes them, have work of one kind, which
+nothing is fitted to. Expected is the power limit at most.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import DOUBTFUL, PairPoint, SoloPoint
 from advisor.predict.profiles import Floats
+from advisor.validity.points import is_usable, with_solo_flags
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_data.files import read_points
-from advisor_power import components as activities
-from advisor_power.components import (
-    MICROBENCHMARK,
-    SM_POWER_EXPONENT,
-    TERMS,
-    ComponentWeights,
-    activity_of,
-    fit_components,
-    fitted_to,
-    non_negative_least_squares,
-)
 
-BAR_PERCENT = 4.0
-EXPONENTS = (0.0, 2.0, 2.5, 3.0)
+EXPONENT = 2.5  # of 0, 2, 2.5 and 3 jobs alone are nearest to this one
+MICROBENCHMARK = "component-"  # begins the names of jobs that keep one part busy
+SM_CLASSES = {
+    "tensor": "tensor_active_percent",
+    "fp32": "fp32_active_percent",
+    "integer": "integer_active_percent",
+    "warps": "sm_active_percent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Watts of each term at 1, of one GPU model."""
+
+    highest_clock_mhz: float
+    values: Floats
+
+
+def fitted_to(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Those with a power that passed every cross-check, no microbenchmark among them."""
+    trusted = [p for p in with_solo_flags(points) if is_usable(p) and DOUBTFUL.isdisjoint(p.flags)]
+    return [p for p in trusted if not p.job.startswith(MICROBENCHMARK)]
+
+
+def terms(point: SoloPoint | PairPoint, highest_mhz: float) -> list[float] | None:
+    """What weights are multiplied with; None: a reading is missing."""
+    counters = [getattr(point, name) for name in (*SM_CLASSES.values(), "dram_active_percent")]
+    clock_mhz, heat_c = point.sm_clock_mhz, point.temperature_c
+    if None in counters or not clock_mhz or heat_c is None:
+        return None
+    alone = isinstance(point, SoloPoint)
+    given = [point.units_granted] if alone else [p.units for p in point.parts]
+    capped = None not in given and getattr(point, "mode", "") != "uncapped"
+    units = max(1, sum(u or 0 for u in given))
+    part = min(1.0, units / point.units_total) if capped and point.units_total else 1.0
+    slower, (*classes, dram) = (clock_mhz / highest_mhz) ** EXPONENT, (v / 100 for v in counters)
+    awake = min(1.0, classes[-1] / part)
+    return [1.0, max(0.0, heat_c - 30.0) / 100, *(c * slower for c in classes), awake, dram]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,63 +82,32 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES")
     files = parser.parse_args().files
     solos = fitted_to(bundled_solo_points())
-    pairs = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
-    pairs = [p for p in pairs if p.mode != "time-sliced"]
+    right = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
+    pairs = [p for p in right if p.mode != "time-sliced"]
     gpu_models = sorted({p.gpu_model for p in solos})
-    print("| weights | windows | mean error, % | median | 90 % within | bias |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    judged = list(by_job(solos))
-    pair_errors = list(by_pair(solos, pairs))
+    print(
+        "| weights | windows | mean error, % | median | 90 % within | bias |\n" + 6 * "| --- " + "|"
+    )
+    judged, pair_errors = list(by_job(solos)), list(by_pair(solos, pairs))
     tell("jobs alone", judged)
     for model in gpu_models:
         tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
-    for file in files:
-        found = list(on_other_card(solos, file))
-        if found:
-            tell(f"jobs alone, {file.stem}", found)
     benchmarks = list(on_microbenchmarks(solos, files))
     for model in sorted({j.point.gpu_model for j in benchmarks}):
         tell(f"microbenchmarks, {model}", [j for j in benchmarks if j.point.gpu_model == model])
-    tell("jobs alone, whole families left out", list(by_job(solos, family)))
     tell("pairs", pair_errors)
     for model in gpu_models:
         tell(f"pairs, {model}", [j for j in pair_errors if j.point.gpu_model == model])
-    tell("pairs below 97 % of the limit", [j for j in pair_errors if not is_at_limit(j.point)])
-    for exponent in EXPONENTS:
-        activities.SM_POWER_EXPONENT = exponent
-        tell(f"clock to the power of {exponent:g}: jobs alone", list(by_job(solos)))
-        tell(f"clock to the power of {exponent:g}: pairs", list(by_pair(solos, pairs)))
-    activities.SM_POWER_EXPONENT = SM_POWER_EXPONENT
-    worst(judged)
-    for model in gpu_models:
-        show_weights(fit_components([p for p in solos if p.gpu_model == model]))
+    kinds(benchmarks)
 
 
-def itself(job: str) -> str:
-    """A job is left out by its name."""
-    return job
-
-
-def family(job: str) -> str:
-    """Jobs of one network: bert-infer, bert-train-b2 and so on."""
-    return job.split("-")[0]
-
-
-def by_job(solos: Sequence[SoloPoint], key: Callable[[str], str] = itself) -> Iterator[Judged]:
-    """Every window of a job alone, by weights that know nothing of the job."""
+def by_job(solos: Sequence[SoloPoint]) -> Iterator[Judged]:
+    """Every window of a job alone, by weights without the job."""
     for model in sorted({p.gpu_model for p in solos}):
         mine = [p for p in solos if p.gpu_model == model]
-        for left_out in sorted({key(p.job) for p in mine}):
-            weights = fitted([p for p in mine if key(p.job) != left_out])
-            yield from judge(weights, [p for p in mine if key(p.job) == left_out])
-
-
-def on_other_card(solos: Sequence[SoloPoint], file: Path) -> Iterator[Judged]:
-    """Every window of a file, by weights that know neither the card nor the job."""
-    there = fitted_to(p for p in read_points(file) if isinstance(p, SoloPoint))
-    for model, job in sorted({(p.gpu_model, p.job) for p in there}):
-        weights = fitted([p for p in solos if p.gpu_model == model and p.job != job])
-        yield from judge(weights, [p for p in there if (p.gpu_model, p.job) == (model, job)])
+        for left_out in sorted({p.job for p in mine}):
+            weights = fitted([p for p in mine if p.job != left_out])
+            yield from judge(weights, [p for p in mine if p.job == left_out])
 
 
 def on_microbenchmarks(solos: Sequence[SoloPoint], files: Sequence[Path]) -> Iterator[Judged]:
@@ -129,72 +128,51 @@ def by_pair(solos: Sequence[SoloPoint], pairs: Sequence[PairPoint]) -> Iterator[
             yield from judge(weights, [p for p in theirs if p.jobs == jobs])
 
 
-def fitted(points: Sequence[SoloPoint]) -> ComponentWeights:
-    """The expected weights alone: nothing here needs the draws, which take most of the time."""
-    known = [(p, a) for p in points if (a := activity_of(p)) is not None]
-    highest = max(a.clock_mhz for _, a in known)
-    terms = np.array([a.terms(highest) for _, a in known])
-    watts = np.array([p.power_w or 0.0 for p, _ in known])
-    values = non_negative_least_squares(terms / watts[:, None], np.ones(len(known)))
-    return ComponentWeights(
-        gpu_model=points[0].gpu_model,
-        highest_clock_mhz=highest,
-        values=values,
-        draws=values[None],
-        terms=terms,
-        counters={},
-        jobs=tuple(sorted({p.job for p, _ in known})),
-    )
+def fitted(points: Sequence[SoloPoint]) -> Weights:
+    """Weights of one GPU model."""
+    highest = max(p.sm_clock_mhz or 0.0 for p in points if terms(p, 1.0))
+    read = [(p.power_w, terms(p, highest)) for p in points]
+    rows = [np.array(found) / power_w for power_w, found in read if power_w and found]
+    return Weights(highest, least_squares(np.vstack(rows)))
 
 
-def judge(weights: ComponentWeights, points: Iterable[SoloPoint | PairPoint]) -> Iterator[Judged]:
+def least_squares(rows: Floats) -> Floats:
+    """Weights of which none is negative, with the least relative error."""
+    summed: Any = LinearRegression(fit_intercept=False, positive=True)
+    return summed.fit(rows, np.ones(len(rows))).coef_
+
+
+def judge(weights: Weights, points: Iterable[SoloPoint | PairPoint]) -> Iterator[Judged]:
     """What the weights expect against what was measured."""
     for point in points:
-        found = activity_of(point)
+        found = terms(point, weights.highest_clock_mhz)
         if found is None or not point.power_w:
             continue
-        expected = float(found.terms(weights.highest_clock_mhz) @ weights.values)
+        expected = float(np.array(found) @ weights.values)
         limited = min(expected, point.power_limit_w or expected)
         yield Judged(point, limited / point.power_w - 1)
 
 
-def is_at_limit(point: SoloPoint | PairPoint) -> bool:
-    """Whether the power limit may hold it."""
-    return (point.power_w or 0) >= 0.97 * (point.power_limit_w or float("inf"))
+def kinds(judged: Sequence[Judged]) -> None:
+    """What the weights expect of each kind of work too much or too little."""
+    by_kind: dict[str, dict[str, list[float]]] = {}
+    for one in judged:
+        if isinstance(one.point, SoloPoint):
+            of_models = by_kind.setdefault(one.point.job.removeprefix(MICROBENCHMARK), {})
+            of_models.setdefault(one.point.gpu_model, []).append(100 * one.error)
+    models = sorted({model for of_models in by_kind.values() for model in of_models})
+    print("\n| work of one kind |", "".join(f" {model}, % |" for model in models))
+    print("| --- " * (len(models) + 1) + "|")
+    for kind, of_models in sorted(by_kind.items()):
+        print(f"| {kind} |", "".join(f" {np.mean(of_models[m]):+.0f} |" for m in models))
 
 
 def tell(name: str, judged: Sequence[Judged]) -> None:
     """One line of the table."""
     errors: Floats = 100 * np.array([j.error for j in judged])
     size = np.abs(errors)
-    print(
-        f"| {name} | {len(size)} | {size.mean():.2f} | {np.median(size):.2f} | "
-        f"{np.quantile(size, 0.9):.1f} | {errors.mean():+.1f} |",
-        flush=True,
-    )
-
-
-def worst(judged: Sequence[Judged]) -> None:
-    """Jobs that the weights are furthest from."""
-    print("\n| job left out | windows | mean error, % | bias |\n| --- | --- | --- | --- |")
-    by_name: dict[str, list[float]] = {}
-    for one in judged:
-        if isinstance(one.point, SoloPoint):
-            by_name.setdefault(one.point.job, []).append(100 * one.error)
-    sizes = {name: float(np.mean(np.abs(errors))) for name, errors in by_name.items()}
-    for name in sorted(sizes, key=lambda job: -sizes[job])[:10]:
-        errors = by_name[name]
-        print(f"| {name} | {len(errors)} | {sizes[name]:.1f} | {np.mean(errors):+.1f} |")
-    within = sum(size <= BAR_PERCENT for size in sizes.values())
-    print(f"\n{within} of {len(sizes)} jobs are within {BAR_PERCENT:g} % on average")
-
-
-def show_weights(weights: ComponentWeights) -> None:
-    """Watts of each term at 1, and where nine draws of ten lie."""
-    print(f"\n{weights.gpu_model}: {len(weights.terms)} windows of {len(weights.jobs)} jobs")
-    low, high = np.percentile(weights.draws, (5, 95), axis=0)
-    for name, value, least, most in zip(TERMS, weights.values, low, high, strict=True):
-        print(f"  {name:12s} {value:7.0f} W ({least:.0f} to {most:.0f})")
+    most, bias = f"{np.quantile(size, 0.9):.1f}", f"{errors.mean():+.1f}"
+    print(f"| {name} | {len(size)} | {size.mean():.2f} | {np.median(size):.2f} | {most} | {bias} |")
 
 
 if __name__ == "__main__":

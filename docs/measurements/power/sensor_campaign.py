@@ -3,17 +3,15 @@
     .venv/bin/python docs/measurements/power/sensor_campaign.py FOLDER [--gpu 0] [--python python3]
 
 writes into FOLDER (which it makes): recording.jsonl, all that was read; record.json, the sensor
-record; errors.txt, how wrong each way of reading power was. No setting of the card is changed.
-Nobody else may compute on it. The recording alone is enough to make the others again:
-`advisor power sensor --trace FOLDER/recording.jsonl` and `sensor_errors.py --trace ...`.
+record. How wrong each way of reading power was is printed. No setting of the card is changed.
+Nobody else may compute on it. `advisor power sensor --trace FOLDER/recording.jsonl` makes the
+record again.
 """
 
 import argparse
 import json
 import time
 from pathlib import Path
-
-from sensor_errors import table
 
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
@@ -51,6 +49,4 @@ found = record_of(trace, "live")
 (options.folder / "record.json").write_text(json.dumps(to_plain(found), indent=1) + "\n")
 if found.accepted:
     keep_record(found, settings.home)
-errors = table(measured(trace, found))
-(options.folder / "errors.txt").write_text(errors + "\n")
-print(*found.reasons, errors, sep="\n")
+print(*found.reasons, *measured(trace, found), sep="\n")

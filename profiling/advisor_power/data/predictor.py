@@ -13,10 +13,10 @@ logarithm of measured over physical power above idle.
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from cachetools import LRUCache
@@ -27,7 +27,7 @@ from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import read, to_plain
+from advisor.formats.wire import read
 from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor.wire.power import (
@@ -52,23 +52,18 @@ from advisor_models.registry import (
     trees_file,
     whole_file,
 )
-from advisor_power.components import SM_POWER_EXPONENT
 from advisor_power.data.fill import (
     FILE,
-    STORAGE,
-    OperandPrint,
-    Tensor,
-    TensorFile,
-    features_of,
-    fill,
-    fingerprint,
-    operand_print,
     product_fingerprint,
 )
-from advisor_power.data.language import DTYPES, parse_operands
+from advisor_power.data.language import parse_operands
 from advisor_power.data.measuring import case_of
 from advisor_power.data.of_job import SIDE
 
+# SM work costs about the clock times the square of the voltage, which follows the clock, but less
+# than in proportion: 3 if it did, 1 if it stayed. Of 2, 2.5 and 3 this is nearest to jobs
+# (docs/measurements/power/component_fit.py).
+SM_POWER_EXPONENT = 2.5
 _WORK_EXPONENT = SM_POWER_EXPONENT - 1  # energy of the same work ~ clock to this power
 # Features that lower power: their opposite has a weight, since none can be negative.
 _ENERGIES = ("operation", *FEATURES)
@@ -103,6 +98,17 @@ def parts(products: Sequence[Product]) -> Floats:
     by_units = units * clock_ghz**SM_POWER_EXPONENT
     by_rate = of_operation * tera_per_s * clock_ghz**_WORK_EXPONENT
     return np.column_stack([np.ones(count), by_units, by_rate])
+
+
+def evened(features: Mapping[str, float]) -> dict[str, float]:
+    """The same with what both operands have on average in each of them.
+
+    Nearly all that was measured had both alike, so nothing tells A from B.
+    """
+    return {
+        name: (value + features["ba"[name[0] == "b"] + name[1:]]) / 2 if name[1] == "_" else value
+        for name, value in features.items()
+    }
 
 
 def columns(products: Sequence[Product]) -> Floats:
@@ -313,7 +319,6 @@ BUNDLED = Path(__file__).parent / "bundled"  # a folder for each GPU model
 _OUTSIDE = 0.02  # how far beyond all that was measured a feature is unlike it
 _MOST_FILLED = 1 << 27  # elements of all matrices of one request: four products of 4096 cubed
 _SENT_ELEMENTS = SIDE * SIDE  # of one matrix of a request
-ROWS = 4096  # of random numbers that a matrix of a file is multiplied with
 
 _RETRAIN = (
     "make one: advisor power train; without a folder of its own the home has the one that comes "
@@ -519,7 +524,11 @@ class InputPredictor:
             raise InputError("there is no fingerprint to predict from")
         known = self.manifest.known
         product, unlike = known.product(
-            asked.dtype, asked.shape, asked.features, units=asked.units, gpu_model=asked.gpu_model
+            asked.dtype,
+            asked.shape,
+            evened(asked.features),
+            units=asked.units,
+            gpu_model=asked.gpu_model,
         )
         of = self._types[asked.dtype]
         limit_w = known.limit_w(product.gpu_model)
@@ -530,7 +539,8 @@ class InputPredictor:
         if of.usual is not None:
             _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
-        if any(value < low - _OUTSIDE or value > high + _OUTSIDE for value, (low, high) in values):
+        outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
+        if any(outside) or abs(asked.features["a_zeros"] - asked.features["b_zeros"]) > _OUTSIDE:
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
             operands=asked.operands,
@@ -614,7 +624,7 @@ def with_sent_features(asked: InputAsked) -> InputAsked:
         raise InputError(
             "a file cannot be named here",
             why="it would be one of the service's own host",
-            fix="send its fingerprint to /v1/power/input: features of advisor power tensor FILE "
+            fix="send its fingerprint: features of advisor power input 'file(\"w.npy\")' --predict "
             "--json",
         )
     if max(m * k, k * n) > _SENT_ELEMENTS:
@@ -648,70 +658,3 @@ def predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
             fix="ask in several requests, or for smaller products, or send fingerprints",
         )
     return predictions(model, map(with_sent_features, asked.inputs))
-
-
-@dataclass(frozen=True, slots=True)
-class TensorPower:
-    """A matrix of a file, (outputs, inputs), and what its product with random numbers draws.
-
-    Attributes:
-        expected: None: not known.
-        why_not: Why; empty without a model.
-    """
-
-    tensor: Tensor
-    found: OperandPrint
-    expected: InputPrediction | None = None
-    why_not: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, with the numbers of the fingerprint beside the others."""
-        return {
-            "tensor": self.tensor.name,
-            "dtype": self.tensor.dtype,
-            "shape": list(self.tensor.shape),
-            **asdict(self.found),
-            "expected": to_plain(self.expected),
-            "why_not": self.why_not,
-        }
-
-
-def no_print(tensor: Tensor) -> str:
-    """Why a tensor has no fingerprint; empty: it has one."""
-    if tensor.no_matrix or tensor.dtype in STORAGE:
-        return tensor.no_matrix
-    return f"no fingerprint is made of {tensor.dtype}: cast it, for instance to fp32"
-
-
-def tensor_powers(
-    file: TensorFile,
-    tensors: Iterable[Tensor],
-    model: InputPredictor | None,
-    units: int | None = None,
-    gpu_model: str | None = None,
-) -> Iterator[TensorPower]:
-    """Matrices of a file, each read when it is asked for."""
-    if model is not None:
-        card = model.manifest.known.card(gpu_model)
-        if units is not None:
-            check_card_units(units, card.gpu_model)
-    for tensor in tensors:
-        matrix = file.matrix(tensor)
-        found, dtype = operand_print(matrix, tensor.dtype), tensor.dtype
-        if model is None:
-            yield TensorPower(tensor, found)
-        elif dtype not in DTYPES:
-            yield TensorPower(tensor, found, why_not=f"products do not compute in {dtype}")
-        else:
-            source = parse_operands("normal(0,32)" if dtype == "int8" else "normal(0,1)").a
-            # 128 of `ROWS` are filled: a fingerprint is a mean over a sample.
-            drawn = fill(source, (128, matrix.shape[1]), dtype, seed=0, side="a").matrix
-            features = features_of(fingerprint(drawn, matrix.T, dtype))
-            shape = (ROWS, *matrix.shape)
-            asked = InputAsked(
-                features=features, shape=shape, dtype=dtype, units=units, gpu_model=gpu_model
-            )
-            try:
-                yield TensorPower(tensor, found, model.predict(asked))
-            except InputError as error:
-                yield TensorPower(tensor, found, why_not=error.what)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
@@ -25,7 +26,6 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.known import input_points_sha256, input_points_text
 from advisor_models.registry import LearnerSettings, LogBounds, hashes, version_of, write_parsed
-from advisor_power.components import non_negative_least_squares
 from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair
 from advisor_power.data.measuring import InputPower, with_ratios
@@ -196,7 +196,9 @@ def physics_alone(points: _Points) -> _InputModel:
                 f"{dtype} has {len(of)} points", fix=f"measure {_LEAST_POINTS} or more"
             )
         rows = parts(of) / _above_idle_w(of)[:, None]
-        weights[dtype] = non_negative_least_squares(rows, np.ones(len(of)))
+        # No weight is negative: a bit that switches saves no power.
+        summed: Any = LinearRegression(fit_intercept=False, positive=True)
+        weights[dtype] = summed.fit(rows, np.ones(len(of))).coef_
     return _InputModel(weights, {})
 
 

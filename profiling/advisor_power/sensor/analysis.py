@@ -4,13 +4,12 @@ Of the energy counter it says whether it sees everything, or only the time in wh
 
 Window, delay and noise of a channel are fitted to readings of a load that is known.
 
-A reading at u is the mean of P(t) over [u - d - W, u - d], or forgets exponentially
-(`advisor.validity.sensor_record`); d is another one each time, anywhere within a spread: a driver
-shows the newest of the values that the card makes in its own time. For each response, window, mean
-delay and spread the levels of power follow by weighted least squares, and what is left is likely or
-not: readings near a change of load may be off by what the spread explains, others by noise alone. A
-grid without a spread comes first, since there are many minima, then ever smaller steps from the
-best.
+A reading at u is the mean of P(t) over [e - W, e], or forgets exponentially from e on
+(`advisor.validity.sensor_record`). Either e is u - d, or a card makes values by a clock of its own
+and the driver shows the newest: then e is d before the last tick until u. For each response, window
+and delay the levels of power follow by least squares. A grid comes first, since there are many
+minima, then ever smaller steps from the best. The clock shows in the delays that readings ask for
+one by one: taken off, they leave moments that are a whole number of ticks apart.
 
 How wrong common ways of reading the power of a kernel are is told by a recording, too: somebody
 runs a kernel twenty times and asks for its power. Four ways to read it:
@@ -28,7 +27,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -161,58 +160,77 @@ def _outside(spans: Sequence[SpanS], begun_s: float, ended_s: float) -> list[Spa
 
 
 class _Place(NamedTuple):
-    """How a channel may read: response, window, mean delay and spread of the delay, s."""
+    """How a channel may read.
+
+    Attributes:
+        delay_s: From the end of the window to the reading; with a clock to the tick before it.
+        clock_s: Between two ticks; 0: there is no clock.
+        tick_s: A moment at which it ticks.
+    """
 
     response: Response
     window_s: float
     delay_s: float
-    spread_s: float = 0.0
+    clock_s: float = 0.0
+    tick_s: float = 0.0
+
+    def ends_s(self, times_s: Floats) -> Floats:
+        """When the windows of readings at these times ended."""
+        if not self.clock_s:
+            return times_s - self.delay_s
+        ticks = np.floor((times_s - self.tick_s) / self.clock_s)
+        return self.tick_s + ticks * self.clock_s - self.delay_s
 
     @property
     def settled_s(self) -> float:
         """After a change of load a reading is of the new load alone."""
-        return memory_s(self.response, self.window_s) + self.delay_s + self.spread_s / 2
+        return memory_s(self.response, self.window_s) + self.delay_s + self.clock_s
 
-
-# Of those within the spread, how many are looked at.
-_DELAYS = 9
 
 _WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
 
 
 COARSE_S, _FINEST_S = 1e-3, 5e-5
-# Of window, delay and spread: a longer window is much like a longer delay.
+# Of window, delay, tick and clock: a longer window is much like a longer delay, and so on.
 _MOVES = (
-    *itertools.chain.from_iterable(((i, 0, 0), (0, i, 0), (0, 0, i)) for i in (-1, 1)),
-    (1, -1, 0), (-1, 1, 0), (0, 1, 1), (0, -1, -1),
+    *itertools.chain.from_iterable(((i, 0, 0, 0), (0, i, 0, 0)) for i in (-1, 1)),
+    (1, -1, 0, 0), (-1, 1, 0, 0),
 )  # fmt: skip
+_CLOCK_MOVES = (
+    *itertools.chain.from_iterable(((0, 0, i, 0), (0, 0, 0, i), (0, i, i, 0)) for i in (-1, 1)),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _WindowFit:
-    """How a channel reads, the power of each level, W, and how unlikely the readings are."""
+    """How a channel reads, the power of each level, W, and how far readings are off, W."""
 
     place: _Place
-    levels_w: tuple[float, ...]
+    levels_w: Floats
     cost: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Values read (n,), and the parts of their windows in each level (`_parts_of`) at any place."""
+    """Values read (n,) at times, and the parts of their windows in each level at any place."""
 
     values: Floats
+    times_s: Floats
     parts: Callable[[_Place], Floats]
 
     def part(self, kept: npt.NDArray[np.bool_]) -> "_Sample":
         """Some of the readings; each part is worked out once for all of them."""
-        return _Sample(self.values[kept], lambda place: self.parts(place).compress(kept, axis=1))
+        return _Sample(self.values[kept], self.times_s[kept], lambda place: self.parts(place)[kept])
 
 
 def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> _Sample:
     """Readings of a load of these levels."""
-    # A search looks at the ten neighbours of a place, most of them again after a step.
-    return _Sample(readings.values, lru_cache(32)(partial(_parts_of, readings.times_s, levels)))
+
+    def parts(place: _Place) -> Floats:
+        return window_parts(levels, place.ends_s(readings.times_s), place.window_s, place.response)
+
+    # A search looks at the neighbours of a place, most of them again after a step.
+    return _Sample(readings.values, readings.times_s, lru_cache(32)(parts))
 
 
 def _fit_window(sample: _Sample) -> _WindowFit:
@@ -223,13 +241,11 @@ def _fit_window(sample: _Sample) -> _WindowFit:
         for window_s in _WINDOWS_S
         for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
-    _, window_s, delay_s, _ = min(places, key=lambda place: _squares(sample, place))
-    starts = [
-        _Place(response, window_s, max(delay_s, part * window_s / 2), part * window_s)
+    _, window_s, delay_s, *_ = min(places, key=lambda place: at(sample, place).cost)
+    found = [
+        _refine(sample, _Place(response, window_s, delay_s), window_s / 8, COARSE_S)
         for response in get_args(Response)
-        for part in (0.0, 0.7)  # of the window, from which steps begin
     ]
-    found = [_refine(sample, s, window_s / 8, COARSE_S) for s in starts if _possible(s)]
     return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
 
 
@@ -260,34 +276,72 @@ def _down(sample: _Sample, best: _WindowFit, step_s: float) -> _WindowFit:
 
 
 def _lowest_beside(sample: _Sample, fit: _WindowFit, step_s: float) -> _WindowFit:
-    places = [_moved(fit.place, move, step_s) for move in _MOVES]
-    tried = [at(sample, place) for place in places if _possible(place)]
+    # The clock is moved by as much as moves the last tick by a step.
+    ticks = np.ptp(sample.times_s) / (fit.place.clock_s or 1.0)
+    places = [
+        _Place(
+            fit.place.response,
+            fit.place.window_s + step_s * window,
+            fit.place.delay_s + step_s * delay,
+            fit.place.clock_s + step_s * clock / ticks,
+            fit.place.tick_s + step_s * tick,
+        )
+        for window, delay, tick, clock in (*_MOVES, *(_CLOCK_MOVES if fit.place.clock_s else ()))
+    ]
+    # A reading is never of what comes later.
+    tried = [at(sample, place) for place in places if place.window_s > 0 <= place.delay_s]
     return min(tried, key=lambda fit: fit.cost, default=fit)
 
 
 def at(sample: _Sample, place: _Place) -> _WindowFit:
-    """The best powers of the levels for a window, a delay and its spread."""
-    parts, values = sample.parts(place), sample.values
-    mean = parts.mean(axis=0)
-    variance = np.ones(len(values))
-    powers = _solve(mean, values, variance)
-    for _ in range(2):
-        seen = parts @ powers
-        scatter = seen.var(axis=0)
-        variance = scatter + _noise_power(values - seen.mean(axis=0), seen)
-        powers = _solve(mean, values, variance**-0.5)
-    left = values - mean @ powers
-    # At most five standard deviations: few readings, seen late, must not stretch the spread.
-    unlikely = np.minimum(left**2 / variance, 5.0**2)
-    return _WindowFit(place, tuple(map(float, powers)), float(np.sum(np.log(variance) + unlikely)))
+    """The best powers of the levels for a place, and the mean error that they leave."""
+    parts = sample.parts(place)
+    powers, *_ = np.linalg.lstsq(parts, sample.values)
+    off = np.abs(sample.values - parts @ powers)
+    return _WindowFit(place, np.asarray(powers, dtype=np.float64), float(off.mean()))
 
 
-def _parts_of(times_s: Floats, levels: Sequence[_LevelTimes], place: _Place) -> Floats:
-    """Part of each window (n,) in each level, at delays within the spread: (delays, n, levels)."""
-    parts = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if place.spread_s else np.zeros(1)
-    ends_s = times_s - (place.delay_s + place.spread_s * parts)[:, None]
-    found = window_parts(levels, ends_s.ravel(), place.window_s, place.response)
-    return found.reshape(*ends_s.shape, len(levels))
+_SLOWEST_CLOCK_S, _FASTEST_CLOCK_S = 0.05, 0.008
+_CLOCKS_TRIED = 8
+_LEAST_BETTER = 0.7  # a clock that leaves more of the error is none
+
+
+def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
+    """The same with the clock of the card, where it has one that shows."""
+    delays_s = np.arange(0.0, fit.place.delay_s + _SLOWEST_CLOCK_S, 5e-4)
+    seen = np.stack(
+        [sample.parts(fit.place._replace(delay_s=float(d))) @ fit.levels_w for d in delays_s]
+    )
+    # Where the load changed lately a reading tells its delay.
+    telling = np.ptp(seen, axis=0) > 0.5 * np.ptp(fit.levels_w)
+    wanted_s = delays_s[np.abs(seen - sample.values).argmin(axis=0)]
+    ends_s = (sample.times_s - wanted_s)[telling]
+    if len(ends_s) < 30:
+        return fit
+    middle_s = float(np.mean(ends_s))
+    length_s = float(np.ptp(ends_s))
+    rates = np.arange(1 / _SLOWEST_CLOCK_S, 1 / _FASTEST_CLOCK_S, 0.2 / length_s)
+    turns = np.concatenate(
+        [
+            np.exp(2j * np.pi * np.outer(some, ends_s - middle_s)).mean(axis=1)
+            for some in np.array_split(rates, 1 + len(rates) // 1000)
+        ]
+    )
+    size = np.abs(turns)
+    # Readings come at regular times as well, so that several clocks look much alike.
+    peaks = np.flatnonzero((size[1:-1] > size[:-2]) & (size[1:-1] > size[2:])) + 1
+    found: list[_WindowFit] = []
+    for peak in peaks[np.argsort(-size[peaks])][:_CLOCKS_TRIED]:
+        clock_s = 1 / float(rates[peak])
+        tick_s = middle_s + float(np.angle(turns[peak])) / (2 * np.pi) * clock_s
+        starts = [
+            fit.place._replace(delay_s=0.0, clock_s=clock_s, tick_s=tick_s + part * clock_s)
+            for part in (0.0, 0.25, 0.5, 0.75)
+        ]
+        start = min(starts, key=lambda place: at(sample, place).cost)
+        found += [_refine(sample, start._replace(response=r), COARSE_S) for r in get_args(Response)]
+    best = min(found, key=lambda one: one.cost, default=fit)
+    return best if best.cost < _LEAST_BETTER * fit.cost else fit
 
 
 def noise_w(flat: ReadingSeries) -> float | None:
@@ -307,55 +361,16 @@ def slope(x: Floats, y: Floats) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def prediction_error(sample: _Sample, place: _Place) -> float:
-    """Root mean square of predicted less read, over the mean read, of a load not fitted to.
+def prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
+    """Predicted less read over the mean read, of a load not fitted to: root mean square and median.
 
-    Each reading is compared at the delay within the spread that suits it best: what lies between
-    the least and the largest prediction is not wrong. One reading in fifty may be of any time: it
-    was seen late. The two powers are those that suit the waves best, since bursts and waves do not
-    draw the same; how readings move between them is predicted.
+    Nothing is left out, and no delay is chosen for a reading. The two powers are those that suit
+    the waves best, since bursts and waves do not draw the same; how readings move between them is
+    predicted.
     """
-    values = sample.values
-    seen = sample.parts(place) @ np.array(at(sample, place).levels_w)
-    off = np.abs(values - np.clip(values, seen.min(axis=0), seen.max(axis=0)))
-    # Of what the driver shows, or the host sees, one reading in fifty is tens of milliseconds
-    # late.
-    kept = np.sort(off)[: int(np.ceil(0.98 * len(off)))]
-    return float(np.sqrt(np.mean(kept**2)) / values.mean())
-
-
-def _squares(sample: _Sample, place: _Place) -> float:
-    (parts,) = sample.parts(place)
-    left = sample.values - parts @ _solve(parts, sample.values, np.ones(len(parts)))
-    return float(left @ left)
-
-
-def _solve(parts: Floats, values: Floats, weights: Floats) -> Floats:
-    powers, *_ = np.linalg.lstsq(parts * weights[:, None], values * weights)
-    return np.asarray(powers, dtype=np.float64)
-
-
-def _noise_power(left: Floats, seen: Floats) -> float:
-    """Mean square of what is left where the delay does not matter."""
-    # A reading that no delay within the spread changes by more than 1 W shows noise alone.
-    certain = np.ptp(seen, axis=0) < 1.0
-    used = left[certain] if np.count_nonzero(certain) >= 20 else left
-    return max(float(np.mean(used**2)), 1e-6)
-
-
-def _moved(place: _Place, move: tuple[int, ...], step_s: float) -> _Place:
-    window, delay, spread = (step_s * part for part in move)
-    return _Place(
-        place.response, place.window_s + window, place.delay_s + delay, place.spread_s + spread
-    )
-
-
-def _possible(place: _Place) -> bool:
-    """A reading is never of what comes later."""
-    _, window_s, delay_s, spread_s = place
-    # In a mean over a longer time some milliseconds more or less of delay do not show.
-    visible = spread_s == 0 or window_s <= 0.3
-    return window_s > 0 and spread_s >= 0 and delay_s >= spread_s / 2 and visible
+    off = np.abs(sample.values - sample.parts(place) @ at(sample, place).levels_w)
+    mean_w = sample.values.mean()
+    return float(np.sqrt(np.mean(off**2)) / mean_w), float(np.median(off) / mean_w)
 
 
 _MOST_MISSED = 3
@@ -435,25 +450,27 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     if locked := trace.named(LOCKED_WAVE):
         used = joined((used, readings.between(locked[0].begun_s, locked[-1].ended_s)))
     sample = _sample_of(used, levels)
-    place = _refine(sample, place, COARSE_S).place
+    place = _with_clock(sample, _refine(sample, place, COARSE_S)).place
     flat_s = trace.named(FLAT)[0].on
     noise = noise_w(readings.between(flat_s[0][0] + place.settled_s, flat_s[-1][1]))
     if noise is None:
         return None, "too few readings of the flat load for its noise"
     spread_ms = _spread_ms(sample, used.times_s >= bursts.begun_s, place)
-    error = _prediction_error(trace, readings, place)
+    errors = _errors_on_waves(trace, readings, place)
     later = period_of(readings.times_s[readings.times_s > waves[0].begun_s]) if waves else None
-    why = _why_not(first, later, spread_ms, place, error)
+    why = _why_not(first, later, spread_ms, place, errors)
+    rms, median = errors or (1.0, 1.0)
     channel = PowerChannel(
         name=name,
         period_ms=round(1000 * first.period_s, 3),
         response=place.response,
         window_ms=round(1000 * place.window_s, 3),
-        delay_ms=round(1000 * place.delay_s, 3),
-        delay_spread_ms=round(1000 * place.spread_s, 3),
+        delay_ms=round(1000 * float(place.delay_s + place.clock_s / 2), 3),
+        delay_spread_ms=round(1000 * float(place.clock_s), 4),
         noise_w=round(noise, 3),
         window_spread_ms=round(spread_ms, 3),
-        prediction_error=1.0 if error is None else round(error, 5),
+        prediction_error=round(rms, 5),
+        median_error=round(median, 5),
         accepted=not why,
     )
     return channel, why
@@ -472,35 +489,38 @@ def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> 
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
 
-def _prediction_error(trace: Trace, readings: ReadingSeries, place: _Place) -> float | None:
+def _errors_on_waves(
+    trace: Trace, readings: ReadingSeries, place: _Place
+) -> tuple[float, float] | None:
     waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None
     seen = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(seen.values) < 30:
         return None
-    return prediction_error(_sample_of(seen, _wave_levels(waves)), place)
+    return prediction_errors(_sample_of(seen, _wave_levels(waves)), place)
 
 
 def _why_not(
-    first: _Period, later: _Period | None, spread_ms: float, place: _Place, error: float | None
+    first: _Period,
+    later: _Period | None,
+    spread_ms: float,
+    place: _Place,
+    errors: tuple[float, float] | None,
 ) -> str:
-    later_s, off = (later or first).period_s, error or 0.0
+    later_s, (_, median) = (later or first).period_s, errors or (0.0, 0.0)
     # 2 % for windows of a second, in which a burst of 9 ms hardly shows.
     spread_limit_ms = max(2.0, 0.02 * 1000 * place.window_s)
     reasons = {
         f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
         "the recording": abs(later_s / first.period_s - 1) > 0.05,
-        f"its delay varies by {1000 * place.spread_s:.0f} ms, more than half of its period of "
-        f"{1000 * first.period_s:.0f} ms": (
-            # A delay anywhere within a period would explain nearly any reading.
-            place.spread_s > 0.5 * first.period_s
-        ),
         f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
             spread_ms > spread_limit_ms
         ),
-        "no square waves were recorded to check it with": error is None,
-        f"square waves are predicted {100 * off:.1f} % wrong": off > 0.03,
+        "no square waves were recorded to check it with": errors is None,
+        f"half of the square waves' readings are predicted over {100 * median:.1f} % wrong": (
+            median > 0.03
+        ),
     }
     return next((why for why, is_so in reasons.items() if is_so), "")
 

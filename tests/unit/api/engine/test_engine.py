@@ -28,7 +28,6 @@ from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
-from advisor_power import components
 
 PAIR = RecommendationRequest.of("fft", "gemm")
 
@@ -182,35 +181,19 @@ async def test_other_limits_of_known_jobs_are_predicted_from_what_is_kept(
 async def test_a_write_ends_only_what_may_depend_on_it(
     engine: Engine, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checks are read again when they change, component weights fitted again to other points."""
-    read, fitted = list[str](), list[int]()
-    checked_counts, fitted_weights = engine_module.checked_counts, components.fitted_weights
+    """Checks of counts are read again when they change only."""
+    read, checked_counts = list[str](), engine_module.checked_counts
 
     def counted(home: Path, gpu_model: str, total: int | None) -> Any:
         read.append(gpu_model)
         return checked_counts(home, gpu_model, total)
 
-    def fit(points: Any, gpu_model: str) -> Any:
-        fitted.append(len(points))
-        return fitted_weights(points, gpu_model)
-
     monkeypatch.setattr(engine_module, "checked_counts", counted)
-    monkeypatch.setattr(components, "fitted_weights", fit)
-
-    async def asked() -> None:
+    for _ in range(2):
         source.count += 1
         engine.present.changed()
         await engine.recommend(PAIR)
-        await engine.known_power(["fft"], GPU_MODEL)
-
-    await asked()
-    await asked()
-    assert (len(read), len(fitted)) == (1, 1)
-    mine = [p for p in bundled_solo_points() if (p.job, p.gpu_model) == ("fft", GPU_MODEL)]
-    source.store.add(mine)
-    await asked()
-    assert (len(read), len(fitted)) == (1, 2)
-    assert fitted[1] > fitted[0]
+    assert len(read) == 1
 
 
 @pytest.mark.anyio

@@ -106,34 +106,31 @@ def test_window_and_delay_come_back(analyse: Analyse, sensor: MadeUpSensor, seed
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sensor", "response", "delay_ms", "spread_ms", "settle_s"),
+    ("sensor", "response", "settle_s"),
     [
-        (MadeUpSensor(0.1, 0.026, 0.018, 3.0, spread_s=0.03), "mean", 18, 30, 0.059),
-        (FADING, "exponential", 14, 18, 0.014 + 0.009 + 0.065),
+        (MadeUpSensor(0.1004, 0.026, 0.005, 3.0, clock_s=0.0125), "mean", 0.0435),
+        (FADING, "exponential", 0.088),
     ],
 )
 @pytest.mark.figures
-def test_delay_that_varies_and_the_form_of_forgetting_are_found(
-    analyse: Analyse,
-    sensor: MadeUpSensor,
-    response: str,
-    delay_ms: float,
-    spread_ms: float,
-    settle_s: float,
+def test_clock_of_the_card_and_the_form_of_forgetting_are_found(
+    analyse: Analyse, sensor: MadeUpSensor, response: str, settle_s: float
 ) -> None:
-    """A driver shows values of any age; the instant reading of an H100 or H200 fades."""
+    """A driver shows the newest of values that are made in time; those of an H200 fade."""
     whole = (*steps_and_bursts(1), *waves(sensor.period_s, 1))
     channel = some(analyse(MadeUpCard(only(sensor), stages=whole)).channel("instant"))
     assert channel.accepted
-    assert (channel.response, channel.window_ms, channel.delay_ms) == (
+    assert (channel.response, channel.delay_spread_ms, channel.window_ms) == (
         response,
-        pytest.approx(26, abs=2),
-        pytest.approx(delay_ms, abs=2),
+        pytest.approx(1000 * sensor.clock_s, abs=0.001),
+        pytest.approx(26, abs=1),
     )
-    assert (channel.delay_spread_ms, channel.settle_s) == (
-        pytest.approx(spread_ms, abs=4),
-        pytest.approx(settle_s, abs=0.006),
+    # The middle of the delays: half a tick on top of that of the card.
+    assert (channel.delay_ms, channel.settle_s) == (
+        pytest.approx(1000 * (sensor.delay_s + sensor.clock_s / 2), abs=1),
+        pytest.approx(settle_s, abs=0.003),
     )
+    assert channel.prediction_error < 0.03
 
 
 @pytest.mark.figures
@@ -193,10 +190,10 @@ def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
             MadeUpCard(only(INSTANT), stages=steps_and_bursts(1)),
             "instant: no square waves were recorded to check it with",
         ),
-        # With such a delay nearly any reading of a wave could be explained.
+        # Delays at random follow no clock, and none is chosen for a reading.
         (
             MadeUpCard(only(MadeUpSensor(0.066, 0.025, 0.03, 2.0, spread_s=0.05)), seed=2),
-            "its delay varies by",
+            "halves of the data give windows that differ",
         ),
     ],
 )
@@ -250,7 +247,7 @@ def test_sensor_that_is_no_window_is_refused(analyse: Analyse, tmp_path: Path) -
     shifted = dataclasses.replace(series, times_s=series.times_s + 0.01 * late)
     record = record_of(dataclasses.replace(trace, series={"instant": shifted}), "replay")
     assert not record.accepted
-    assert any("square waves are predicted" in reason for reason in record.reasons)
+    assert any("readings are predicted over" in reason for reason in record.reasons)
 
 
 # periods, windows and the stimulus: arithmetic on made-up readings whose truth is known
