@@ -642,11 +642,11 @@ def _split_parts(
         f"the power limit is near, and {unknown}: it falls too little to tell": (
             loss_mhz < least_mhz
         ),
-        f"{unknown}: the weights were fitted to nothing like these jobs": any(
-            known.weights.outside(activity) for activity in alone
-        ),
     }
     why_unknown = next((why for why, is_so in reasons.items() if is_so), "")
+    # To find out takes longer than all else.
+    if not why_unknown and any(known.weights.outside(activity) for activity in alone):
+        why_unknown = f"{unknown}: the weights were fitted to nothing like these jobs"
     of_jobs = None if why_unknown else causes(known.weights, alone)
     causes_mhz = of_jobs and tuple(part.times(loss_mhz) for part in of_jobs)
     shown = zip([profile.job for profile in known.profiles], causes_mhz or (), strict=False)
