@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +17,6 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import SoloPoint
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
@@ -62,7 +62,7 @@ from advisor_advice.profiles import (
 )
 from advisor_advice.words import recommendation
 from advisor_api import bundled
-from advisor_api.own_process import OwnProcesses
+from advisor_api.own_process import OwnProcesses, worked
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
@@ -342,8 +342,9 @@ class _JobsReader:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
         bundled_too = bundled.profiles()
-        known = {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}
-        return or_estimated(known, points)
+        return or_estimated(
+            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}, points
+        )
 
     async def checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found; None: there was none."""
@@ -403,7 +404,7 @@ class _Weights:
         if isinstance(weights, InputError):
             raise weights
         names = {profile.job for profile in found.profiles}
-        stored = [p for name in names for p in self._store.solo_points(job=name)]
+        stored = (p for name in names for p in self._store.solo_points(job=name))
         return known_power(found.profiles, [*stored, *bundled.solo_points()], weights)
 
     def _weights(self, change: int, gpu_model: str) -> "ComponentWeights | InputError":
@@ -484,9 +485,11 @@ class Engine(Collector):
         self.present = _Present(settings.home, store, registry, change_count)
         self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
+        # One piece at a time: the event loop has one thread to wait for.
+        self._working = ThreadPoolExecutor(1, "working")
         self.hits = self.misses = 0
         self._reading = asyncio.Lock()
-        self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[object]]] = {
+        self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[bytes]]] = {
             RecommendationRequest: self._recommended,
             GainsRequest: self._crossed,
         }
@@ -499,11 +502,12 @@ class Engine(Collector):
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
             asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
-            write_bytes(await self._recommended(await self.present.kept(), asked))
+            await self._recommended(await self.present.kept(), asked)
 
     def close(self) -> None:
         """End placements that are still worked out."""
         self._placing.close()
+        self._working.shutdown(cancel_futures=True)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """The counts of recommendations, which the registry reads at each scrape."""
@@ -521,7 +525,7 @@ class Engine(Collector):
             self.hits += 1
         except KeyError:
             self.misses += 1
-            text = kept.answers[asked] = write_bytes(await self._made[type(asked)](kept, asked))
+            text = kept.answers[asked] = await self._made[type(asked)](kept, asked)
         return text
 
     async def decide(self, asked: RecommendationRequest) -> Decision:
@@ -534,8 +538,7 @@ class Engine(Collector):
         Raises:
             InputError: a job without a profile, or too few jobs were measured on the GPU model.
         """
-        known = await self._power(await self.present.kept(), names, gpu_model)
-        return await asyncio.to_thread(known)
+        return await worked(await self._power(await self.present.kept(), names, gpu_model))
 
     async def place(self, asked: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.placement`.
@@ -572,7 +575,7 @@ class Engine(Collector):
         """What is known of the model in use."""
         return (await self._known.predictor(await self.present.kept())).manifest
 
-    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> Recommendation:
+    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> bytes:
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
 
         def made() -> tuple[Decision, Recommendation]:
@@ -580,17 +583,15 @@ class Engine(Collector):
             given = advised(known, asked, request) if asked.words else known.advise(asked, request)
             return given.decision, recommendation(given, asked)
 
-        # Two jobs are answered faster than a thread is begun.
-        is_short = len(asked.looked_at) == ADVISED_JOBS and not asked.running
-        decision, told = made() if is_short else await asyncio.to_thread(made)
         if not asked.components:
-            return told
+            return await worked(lambda: write_bytes(made()[1]), self._working)
         from advisor_advice.answers import with_components
 
+        decision, told = await worked(made, self._working)
         power = await self._power(kept, asked.names, asked.gpu_model)
-        return await asyncio.to_thread(with_components, told, decision, power)
+        return write_bytes(await worked(lambda: with_components(told, decision, power)))
 
-    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> Gains:
+    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> bytes:
         """The gains of jobs that are named, or of those that are measured on the GPU model.
 
         Raises:
@@ -598,19 +599,19 @@ class Engine(Collector):
         """
         gpu_model = asked.gpu_model or BUNDLED_MODEL
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        own = [row for row in rows if row.gpu_model == gpu_model]
+        own = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
         names = list(dict.fromkeys(asked.jobs)) or [
-            row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))
+            row.job for row in own if row.gpu_model == gpu_model
         ]
         known: list[ProfileSet] = []
         for name in sorted(names[:MOST_CROSSED]):
             # A list may have jobs with too few points for a profile.
             with nullcontext() if asked.jobs else suppress(InputError):
                 known.append(await self._known.profiles(kept, [name], gpu_model))
-        jobs = [one.a for one in known]
-        cells = [await self._cell(kept, request) for request in _requests(asked, gpu_model, jobs)]
+        every = _requests(asked, gpu_model, [one.a for one in known])
+        cells = [await self._cell(kept, request) for request in every]
         partners = [partner for _, partner in cells]
-        return Gains(
+        gains = Gains(
             gpu_model=gpu_model,
             objective=asked.policy(self._settings.policy).deciding,
             beside=asked.beside,
@@ -625,9 +626,9 @@ class Engine(Collector):
                 for p in partners
             ),
         )
+        return write_bytes(gains)
 
     async def _cell(self, kept: _Kept, request: RecommendationRequest) -> _Cell:
-        await asyncio.sleep(0)  # others are answered between two pairs
         try:
             decision = await self._decided(kept, request)
         except NoSplitError:
@@ -635,7 +636,8 @@ class Engine(Collector):
         return verdict_of(decision), next(partner_of(decision), None)
 
     async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
-        return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
+        known = await self._set(kept, asked)
+        return await worked(lambda: known.decide(request_of(asked, self._settings)), self._working)
 
     async def _set(self, kept: _Kept, asked: RecommendationRequest) -> KnownSet:
         key = asked.looked_at, asked.gpu_model, asked.gpu_uuid, asked.power_limit_w
