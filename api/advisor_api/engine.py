@@ -5,6 +5,7 @@ import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from advisor.core.gpu import ADVISED_JOBS
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
@@ -60,7 +60,7 @@ from advisor_advice.profiles import (
 )
 from advisor_advice.words import recommendation
 from advisor_api import bundled
-from advisor_api.own_process import OwnProcesses
+from advisor_api.own_process import OwnProcesses, worked
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
@@ -337,8 +337,9 @@ class _JobsReader:
         points = [point for name in names for point in self._store.solo_points(job=name)]
         own = known_profiles(points, names)
         bundled_too = bundled.profiles()
-        known = {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}
-        return or_estimated(known, points)
+        return or_estimated(
+            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}, points
+        )
 
     async def checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found; None: there was none."""
@@ -429,9 +430,11 @@ class Engine(Collector):
         self.present = _Present(settings.home, store, registry, change_count)
         self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
+        # One piece at a time: the event loop has one thread to wait for.
+        self._working = ThreadPoolExecutor(1, "working")
         self.hits = self.misses = 0
         self._reading = asyncio.Lock()
-        self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[object]]] = {
+        self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[bytes]]] = {
             RecommendationRequest: self._recommended,
             GainsRequest: self._crossed,
         }
@@ -444,11 +447,12 @@ class Engine(Collector):
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
             asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
-            write_bytes(await self._recommended(await self.present.kept(), asked))
+            await self._recommended(await self.present.kept(), asked)
 
     def close(self) -> None:
         """End placements that are still worked out."""
         self._placing.close()
+        self._working.shutdown(cancel_futures=True)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """The counts of recommendations, which the registry reads at each scrape."""
@@ -466,7 +470,7 @@ class Engine(Collector):
             self.hits += 1
         except KeyError:
             self.misses += 1
-            text = kept.answers[asked] = write_bytes(await self._made[type(asked)](kept, asked))
+            text = kept.answers[asked] = await self._made[type(asked)](kept, asked)
         return text
 
     async def decide(self, asked: RecommendationRequest) -> Decision:
@@ -479,9 +483,13 @@ class Engine(Collector):
         Raises:
             InputError: a job without a profile, or without a window that can be trusted.
         """
-        found = await self._known.profiles(await self.present.kept(), [job], gpu_model)
-        stored = await asyncio.to_thread(lambda: self._store.solo_points(job=job))
-        return components_by_share(found.a, [*stored, *bundled.solo_points()])
+        kept = await self.present.kept()
+        found = await self._known.profiles(kept, [job], gpu_model)
+        return await worked(
+            lambda: components_by_share(
+                found.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
+            )
+        )
 
     async def place(self, asked: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.placement`.
@@ -518,7 +526,7 @@ class Engine(Collector):
         """What is known of the model in use."""
         return (await self._known.predictor(await self.present.kept())).manifest
 
-    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> Recommendation:
+    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> bytes:
         request, known = request_of(asked, self._settings), await self._set(kept, asked)
 
         def made() -> Recommendation:
@@ -526,11 +534,9 @@ class Engine(Collector):
             given = advised(known, asked, request) if asked.words else known.advise(asked, request)
             return recommendation(given, asked)
 
-        # Two jobs are answered faster than a thread is begun.
-        is_short = len(asked.looked_at) == ADVISED_JOBS and not asked.running
-        return made() if is_short else await asyncio.to_thread(made)
+        return await worked(lambda: write_bytes(made()), self._working)
 
-    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> Gains:
+    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> bytes:
         """The gains of jobs that are named, or of those that are measured on the GPU model.
 
         Raises:
@@ -538,19 +544,19 @@ class Engine(Collector):
         """
         gpu_model = asked.gpu_model or BUNDLED_MODEL
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        own = [row for row in rows if row.gpu_model == gpu_model]
+        own = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
         names = list(dict.fromkeys(asked.jobs)) or [
-            row.job for row in sorted(own, key=lambda row: (row.source == "bundled", row.job))
+            row.job for row in own if row.gpu_model == gpu_model
         ]
         known: list[ProfileSet] = []
         for name in sorted(names[:MOST_CROSSED]):
             # A list may have jobs with too few points for a profile.
             with nullcontext() if asked.jobs else suppress(InputError):
                 known.append(await self._known.profiles(kept, [name], gpu_model))
-        jobs = [one.a for one in known]
-        cells = [await self._cell(kept, request) for request in _requests(asked, gpu_model, jobs)]
+        every = _requests(asked, gpu_model, [one.a for one in known])
+        cells = [await self._cell(kept, request) for request in every]
         partners = [partner for _, partner in cells]
-        return Gains(
+        gains = Gains(
             gpu_model=gpu_model,
             objective=asked.policy(self._settings.policy).deciding,
             beside=asked.beside,
@@ -565,9 +571,9 @@ class Engine(Collector):
                 for p in partners
             ),
         )
+        return write_bytes(gains)
 
     async def _cell(self, kept: _Kept, request: RecommendationRequest) -> _Cell:
-        await asyncio.sleep(0)  # others are answered between two pairs
         try:
             decision = await self._decided(kept, request)
         except NoSplitError:
@@ -575,7 +581,8 @@ class Engine(Collector):
         return verdict_of(decision), next(partner_of(decision), None)
 
     async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
-        return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
+        known = await self._set(kept, asked)
+        return await worked(lambda: known.decide(request_of(asked, self._settings)), self._working)
 
     async def _set(self, kept: _Kept, asked: RecommendationRequest) -> KnownSet:
         key = asked.looked_at, asked.gpu_model, asked.gpu_uuid, asked.power_limit_w

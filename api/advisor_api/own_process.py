@@ -1,8 +1,8 @@
-"""Work that takes seconds of a whole core, in processes of their own.
+"""Work beside the event loop: milliseconds in threads, seconds of a whole core in processes.
 
-In a thread it would hold up every other request: Python runs one thread at a time. A process here
-does one piece of work after the other, gives way to the service, ends with it however that ends,
-and is replaced when it was killed or has grown.
+In a thread those would hold up every other request: Python runs one thread at a time. A process
+here does one piece of work after the other, gives way to the service, ends with it however that
+ends, and is replaced when it was killed or has grown.
 
     python -P -m advisor_api.own_process NUMBER     # of its end of the pipe
 """
@@ -13,17 +13,50 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextvars import ContextVar
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from advisor.errors import AdvisorError, undone_by
+from advisor.formats.wire import T
 from advisor.settings import SECRETS, Settings, python
+
+_Place: TypeAlias = AbstractAsyncContextManager[object]
+
+ASKING = ContextVar[tuple[_Place, _Place, Callable[[float], None]]](
+    "ASKING", default=(nullcontext(), nullcontext(), lambda _: None)
+)
+"""Of the request that is answered: its caller's places for what reads and for what is worked out,
+and what counts the ms that it took. Nobody pays for what the service asks itself."""
+
+# The store's answer may be long in coming.
+_READING = ThreadPoolExecutor(4, "reading")
+
+
+async def worked(what: Callable[[], T], threads: Executor | None = None) -> T:
+    """What it returns or raises; the event loop goes on, and who asks pays for the CPU time.
+
+    Without threads of its own it may read the store.
+    """
+    loop, (reading, working, pay) = asyncio.get_running_loop(), ASKING.get()
+
+    def timed() -> T:
+        began_s = time.thread_time()
+        try:
+            return what()
+        finally:
+            loop.call_soon_threadsafe(pay, 1000 * (time.thread_time() - began_s))
+
+    async with working if threads else reading:
+        return await loop.run_in_executor(threads or _READING, timed)
+
 
 _LOOK_S = 1.0
 

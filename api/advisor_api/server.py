@@ -69,6 +69,8 @@ def serve_app(
         InputError: the options do not fit, or the address cannot be listened on.
     """
     check_options(options)
+    # Beside threads that work, the event loop waits for its turn ten times for one answer.
+    sys.setswitchinterval(0.0005)
     options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
     certificate = (
         Certificate(options.tls_certificate, options.tls_key, options.client_ca)

@@ -101,10 +101,10 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         client_ca=client_ca,
-        # Of each address; a pod is some four by its length. An API server sends a hundred pods a
+        # Of each address; a pod is some 0.4 ms by its length. An API server sends a hundred pods a
         # second at most, within the 2 s that it waits; who sends megabytes is kept out after eight.
-        requests_per_s=500.0,
-        burst=4000,
+        ms_per_s=50.0,
+        burst_ms=400.0,
         body_s=2.0,
         log_level=log_level,
         log_format=log_format,

@@ -51,9 +51,9 @@ def serve(
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="Another name of this server; may be repeated")
     ] = None,
-    requests_per_s: Annotated[
-        float, typer.Option(help="Requests per second of each caller", min=0.1)
-    ] = 10_000.0,
+    ms_per_s: Annotated[
+        float, typer.Option(help="Milliseconds of work per second of each caller", min=0.1)
+    ] = 500.0,
     max_connections: Annotated[
         int, typer.Option(help="Open connections; the idlest makes room", min=1)
     ] = 4096,
@@ -81,8 +81,8 @@ def serve(
         launching=launching,
         anonymous_read=anonymous_read,
         allowed_hosts=tuple(allowed_host or ()),
-        requests_per_s=requests_per_s,
-        burst=max(1, round(requests_per_s)),
+        ms_per_s=ms_per_s,
+        burst_ms=20 * ms_per_s,
         max_connections=max_connections,
         replayed=demo,
         log_level=log_level,

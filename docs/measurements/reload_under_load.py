@@ -74,7 +74,7 @@ def main() -> None:
     asked = options.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="adv") as folder,
-        running_service(Path(folder), None) as (url, _),
+        running_service(Path(folder)) as (url, _),
     ):
         address, registry = urlsplit(url).netloc, Registry(Path(folder) / "home/models")
         for version in VERSIONS:

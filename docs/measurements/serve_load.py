@@ -1,123 +1,164 @@
-"""How many recommendations a second `advisor serve` answers, beside an empty FastAPI endpoint.
+"""How long answers of `advisor serve` take beside load, in one run beside another checkout.
 
-    .venv/bin/python docs/measurements/serve_load.py [--seconds 10] [--minutes 5] [--database URL]
+    .venv/bin/python docs/measurements/serve_load.py [--beside CHECKOUT] [--rounds 5] [--seconds 6]
 
-Starts the service on a free port with a new home, so with the bundled profiles and model, and an
-empty FastAPI endpoint in another process. Each is loaded with 1, 16 and 64 connections, the load
-generator beside them on the same cores: `wrk` (Debian package wrk), whose lines are printed as they
-come. Requests go over all pairs of the bundled jobs by three objectives, 1,890 bodies; every body
-is asked once before, so that what is measured are warm profiles and answers. `--minutes` adds a
-soak, with the memory of the service after each quarter. `--database` keeps points in PostgreSQL.
+Starts each checkout's service on a free port with a new home, so with the bundled profiles and
+model. In every round each answers beside each load in turn: nobody; 16 connections that ask for
+sets of five jobs that nobody has asked; 300 pages that look at the overview each second, with the
+ETag that they have; somebody who places 20,000 jobs again and again. Meanwhile six other callers,
+told apart by address, ask one kind of question each, 12 times a second. Printed are p50 and p99 of
+those, ms, over all rounds, how much of a core the service took (without its processes for
+placements), and the statuses that the load got. The load is another process on the same cores.
 """
 
 import argparse
-import functools
+import asyncio
 import itertools
 import json
+import multiprocessing
 import os
-import shutil
-import subprocess
-import sys
+import random
+import re
 import tempfile
 import time
-import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
 
-from service_processes import memory_mib, running_endpoint, running_service
+import numpy as np
+from service_processes import HERE, running_service
 
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
-CONNECTIONS = (1, 16, 64)
-OBJECTIVES = ("throughput-per-watt", "raw-throughput-per-watt", "max-min")
-PATH = "/v1/recommendations"
-MIDDLE = 16
+# One GPU model, and no server: some pairs with one have no split that keeps its demand.
+_FOUND = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL and not p.offered_rate)
+NAMES = sorted({point.job for point in _FOUND})
+QUEUE = [{"job": name, "count": 20_000 // len(NAMES), "work_s": 3600} for name in NAMES]
+Question = tuple[str, dict[str, object] | None]
 
-WARM = """
-local bodies = {}
-for line in io.lines("%s") do bodies[#bodies + 1] = line end
-local turn = 0
-request = function()
-  turn = turn %% #bodies + 1
-  return wrk.format("POST", "%s", {["Content-Type"] = "application/json"}, bodies[turn])
-end
-"""
 
-DONE = """
-done = function(summary, latency)
-  local e = summary.errors
-  io.write(string.format("p50 %.2f ms, p99 %.2f ms, %d requests, %d errors\\n",
-    latency:percentile(50) / 1000, latency:percentile(99) / 1000, summary.requests,
-    e.connect + e.read + e.write + e.status + e.timeout))
-end
-"""
+def advice(count: int, *, is_new: bool = True) -> Question:
+    """About so many jobs, which nobody has asked, or always the same."""
+    names = random.sample(NAMES, count) if is_new else NAMES[:count]
+    least = random.uniform(0.0, 0.2) if is_new else 0.1
+    return "/v1/recommendations", {"jobs": [{"job": name} for name in names], "min_speed": least}
+
+
+def placement() -> Question:
+    """Of a queue on 1,000 GPUs."""
+    return "/v1/placements", {"jobs": QUEUE, "gpus": 1000, "min_speed": random.uniform(0.0, 0.2)}
+
+
+PROBES: dict[str, Callable[[], Question]] = {
+    "kept pair": lambda: advice(2, is_new=False),
+    "kept set of 5": lambda: advice(5, is_new=False),
+    "new pair": lambda: advice(2),
+    "new set of 5": lambda: advice(5),
+    "components": lambda: ("/v1/pairs/{}/{}/components".format(*random.sample(NAMES, 2)), None),
+    "/readyz": lambda: ("/readyz", None),
+}
+LOADS: dict[str, tuple[int, float, Callable[[], Question]]] = {
+    "nobody": (0, 0.0, placement),
+    "16 of sets": (16, 0.0, lambda: advice(5)),
+    "300 pages": (300, 1.0, lambda: ("/v1/overview", None)),
+    "20,000 jobs": (1, 0.0, placement),
+}
+"""Connections, seconds between an answer and the next question of each, and what they ask."""
+
+
+async def ask(
+    url: str, source: str, make: Callable[[], Question], every_s: float, told: list[Any]
+) -> None:
+    """Ask on and on over one connection from an address: status and ms of each answer."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(
+        address.hostname, address.port, local_addr=(source, 0)
+    )
+    await asyncio.sleep(random.random() * every_s)
+    etag = ""
+    while True:
+        path, body = make()
+        sent = "" if body is None else json.dumps(body)
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n"
+        head = f"{'POST' if sent else 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\n"
+        began = time.perf_counter()
+        writer.write(f"{head}{kind if sent else etag}\r\n{sent}".encode())
+        found = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"content-length: (\d+)", found)
+        await reader.readexactly(int(length[1]) if length else 0)
+        told.append((int(found.split()[1]), 1e3 * (time.perf_counter() - began)))
+        tag = re.search(r"etag: (\S+)", found)
+        etag = f"If-None-Match: {tag[1]}\r\n" if tag else ""
+        await asyncio.sleep(1.0 if told[-1][0] in (429, 503) else every_s)
+
+
+async def for_seconds(seconds: float, asking: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Let all ask for a while; what one raises ends it."""
+    tasks = [asyncio.create_task(one) for one in (asyncio.sleep(seconds), *asking)]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+def load(name: str, url: str, seconds: float, statuses: Any) -> None:
+    """All connections of a load, in a process of their own; says at the end how it was answered."""
+    (many, every_s, make), told = LOADS[name], list[Any]()
+    asyncio.run(
+        for_seconds(seconds, [ask(url, "127.0.0.2", make, every_s, told) for _ in range(many)])
+    )
+    statuses.put(Counter(status for status, _ in told))
+
+
+def probed(url: str, seconds: float) -> dict[str, list[Any]]:
+    """Statuses and ms of each kind of question."""
+    told = defaultdict[str, list[Any]](list)
+    asking = [
+        ask(url, f"127.0.1.{number}", make, 1 / 12, told[name])
+        for number, (name, make) in enumerate(PROBES.items(), 1)
+    ]
+    asyncio.run(for_seconds(seconds, asking))
+    return told
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    """Run all of it and print what came."""
+    """Run all rounds, and print what came."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
-    parser.add_argument("--minutes", type=int, default=0, help="of a soak afterwards")
-    parser.add_argument("--database", help="URL of a database; else SQLite in the new home")
-    if not shutil.which("wrk"):
-        sys.exit("the load generator wrk is not here: apt-get install wrk")
-    with tempfile.TemporaryDirectory(prefix="advisor-load-") as folder:
-        _measure(Path(folder), parser.parse_args())
-
-
-def _measure(folder: Path, options: argparse.Namespace) -> None:
-    bodies = make_bodies()
-    with running_endpoint() as empty, running_service(folder, options.database) as (url, pid):
-        kept, began = folder / "bodies", time.monotonic()
-        kept.write_text("\n".join(bodies) + "\n")
-        count = sum(1 for body in bodies if ask(url + PATH, body))
-        print(f"first answers: {count} in {time.monotonic() - began:.1f} s, one after the other")
-        warm = WARM % (kept, PATH) + DONE
-        size = len(ask(url + PATH, bodies[0]))
-        where = "PostgreSQL" if options.database else "SQLite"
-        print(f"{os.cpu_count()} cores, {where}, {len(bodies)} bodies, answers of {size} bytes")
-        print(f"memory before: {memory_mib(pid):.0f} MiB")
-        load = functools.partial(_load, folder / "load.lua")
-        for n in CONNECTIONS:
-            load(f"empty endpoint, {n} connections", empty, DONE, n, options.seconds)
-            load(f"recommendations, {n} connections", url, warm, n, options.seconds)
-        print(f"memory after: {memory_mib(pid):.0f} MiB")
-        for quarter in range(1, 5 if options.minutes else 1):
-            load(f"soak, quarter {quarter}", url, warm, MIDDLE, options.minutes * 15)
-            print(f"memory: {memory_mib(pid):.0f} MiB")
-
-
-def make_bodies() -> list[str]:
-    """Requests for all pairs of bundled jobs, by three objectives."""
-    # One GPU model, and no server: some pairs with one have no split that keeps its demand.
-    found = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL)
-    names = sorted({point.job for point in found if point.offered_rate is None})
-    pairs = itertools.combinations_with_replacement(names, 2)
-    return [
-        json.dumps(
-            {"jobs": [{"job": job} for job in pair], "objective": objective}, separators=(",", ":")
-        )
-        for pair in pairs
-        for objective in OBJECTIVES
-    ]
-
-
-def ask(url: str, body: str) -> bytes:
-    """The answer to one of them."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, body.encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return answer.read()
-
-
-def _load(lua: Path, what: str, url: str, script: str, connections: int, seconds: int) -> None:
-    """Load with one of `wrk`'s scripts, and print its lines that count."""
-    lua.write_text(script)
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(lua), url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    print(f"{what}:", flush=True)
-    for line in done.stdout.splitlines():
-        if line.startswith(("Requests/sec", "p50", "  Socket errors", "  Non-2xx")):
-            print(f"    {line.strip()}", flush=True)
+    parser.add_argument("--beside", type=Path, help="another checkout, which is printed first")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each load")
+    given, statuses = parser.parse_args(), cast("Any", multiprocessing.SimpleQueue())
+    took, used = defaultdict[object, list[float]](list), Counter[object]()
+    told, services = defaultdict[object, Counter[int]](Counter), list[tuple[str, int]]()
+    with ExitStack() as stack:
+        for checkout in filter(None, (given.beside, HERE)):
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-load-")))
+            services.append(stack.enter_context(running_service(home, checkout)))
+            probed(services[-1][0], 3)
+        order = itertools.product(range(given.rounds), LOADS, enumerate(services))
+        for _, name, (n, (url, pid)) in order:
+            wanted = (name, url, given.seconds + 1, statuses)
+            (loading := multiprocessing.Process(target=load, args=wanted)).start()
+            time.sleep(1)
+            before_s = cpu_s(pid)
+            for kind, answers in probed(url, given.seconds - 1).items():
+                assert {status for status, _ in answers} == {200}, kind
+                took[n, name, kind] += [ms for _, ms in answers]
+            used[n, name] += (cpu_s(pid) - before_s) / (given.seconds - 1) / given.rounds
+            told[n, name] += statuses.get()
+            loading.join()
+    for name, n in itertools.product(LOADS, range(len(services))):
+        cells = [np.percentile(took[n, name, kind], (50, 99)) for kind in PROBES]
+        shown = " | ".join(f"{p50:.1f} / {p99:.1f}" for p50, p99 in cells)
+        print(f"| {name} | {shown} | {used[n, name]:.2f} | {dict(told[n, name])} |")
 
 
 if __name__ == "__main__":

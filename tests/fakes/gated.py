@@ -68,6 +68,12 @@ def behind_gate(**options: Any) -> tuple[FastAPI, Metrics]:
     return app, metrics
 
 
+def clients(app: FastAPI, *peers: str) -> list[httpx.AsyncClient]:
+    """One at each address."""
+    every = [httpx.ASGITransport(app, client=(peer, 1)) for peer in peers]
+    return [httpx.AsyncClient(transport=one, base_url="http://localhost") for one in every]
+
+
 def run(app: FastAPI, ask: Callable[[httpx.AsyncClient], Any]) -> Any:
     async def main() -> Any:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

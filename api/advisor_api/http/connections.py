@@ -15,13 +15,13 @@ from typing import Any, TypeAlias, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from advisor.errors import InputError, undone_by
 from advisor_api.http.access import Peer, peer_of
 from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.limits import WHOLE
+from advisor_api.http.limits import GONE, WHOLE
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import LOG, Fault, error_body
 
@@ -102,6 +102,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._too_large = self._certified = False
         self._peer: Peer | None = None
+        self._answered: RequestResponseCycle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection in, or end it; at a Unix socket the kernel says whose it is."""
@@ -116,9 +117,18 @@ class LimitedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection out, whichever list it is in."""
+        """Count the connection out, whichever list it is in; nobody reads what is answered now."""
         self._all.forget(self)
+        # uvicorn tells the last request that came, which one before it may still keep waiting.
+        if (cycle := self._answered) and not cycle.response_complete:
+            cycle.disconnected = True
+            cast("dict[str, Any]", cycle.scope)[GONE] = True
+            cycle.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came; a head that grows too long without an end is refused."""

@@ -7,7 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import cast
+from weakref import WeakValueDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,20 +26,19 @@ from advisor_api.http.access import (
     caller_of_peer,
 )
 from advisor_api.http.limits import (
+    GONE,
     WHOLE,
     Bodies,
     Buckets,
     Hosts,
     Most,
-    check_path,
+    checked_headers,
     length_of,
     most_of,
-    replayed,
-    single_headers,
 )
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import error_body, fault_of, log_fault
-from advisor_api.own_process import service_ends
+from advisor_api.own_process import ASKING, service_ends
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -47,8 +48,9 @@ class HttpMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        of_route = ("route", "method", "status")
-        self._requests = self.counter("requests", "Requests answered", of_route)
+        self._requests = self.counter(
+            "requests", "Requests answered", ("route", "method", "status")
+        )
         self._latency = Histogram(
             "advisor_request_duration_seconds",
             "From the head of a request to the end of its answer, s",
@@ -122,8 +124,13 @@ _JSON = (b"content-type", b"application/json")
 # Logged where the client went away before its answer.
 _GONE = 499
 
-# A body counts as a further request for each this many bytes: to read them takes about as long.
-_BYTES_OF_A_REQUEST = 2048
+# What a request counts as before anything is worked out, and so many bytes of a body to read, ms.
+_REQUEST_MS, _BYTES_OF_A_REQUEST = 0.1, 2048
+
+# Of one caller: what reads, of four at a time, and what is worked out, of one. Further ones wait.
+_AT_ONCE = (2, 1)
+
+_Semaphores = WeakValueDictionary[str, asyncio.Semaphore]
 
 _LONGEST_PATH = 200
 
@@ -141,10 +148,12 @@ class Gate:
     ) -> None:
         self._app, self._metrics, self._most_of = app, metrics, most_of
         self._hosts, self._bodies = Hosts(options), Bodies(options)
-        self._rates = Buckets(options.requests_per_s, options.burst)
+        self._rates = Buckets(options.ms_per_s, options.burst_ms, unit="ms of work")
         self._nobody = ANONYMOUS_READER if options.anonymous else ANONYMOUS
         self._group = options.socket_group
         self._most, self._in_flight = options.max_in_flight, 0
+        # Of each caller, requests that are being answered, and their work.
+        self._known = [(_Semaphores(), most) for most in (max(1, self._most // 2), *_AT_ONCE)]
         metrics.in_flight.set_function(lambda: self._in_flight)
         self._log = _AccessLog(
             enabled=options.log_level in ("debug", "info"), as_json=options.log_format == "json"
@@ -172,35 +181,33 @@ class Gate:
             await answer.refuse(error)
         finally:
             duration_s = time.perf_counter() - began
+            status = _GONE if GONE in scope else answer.status
             template = cast("str", getattr(scope.get("route"), "path", "none"))
-            self._metrics.count(template, scope["method"], answer.status, duration_s)
+            self._metrics.count(template, scope["method"], status, duration_s)
             caller: Caller | None = scope.get("advisor.caller")
             who = caller.name if caller else "-"
-            self._log.note(
-                scope["method"], scope["raw_path"], answer.status, duration_s, who, request_id
-            )
+            self._log.note(scope["method"], scope["raw_path"], status, duration_s, who, request_id)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = single_headers(scope)
+        headers = checked_headers(scope)
         address = scope["client"][0] if scope["client"] else ""
         self.check_host(scope, headers)
-        check_path(scope)
         scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
         who = caller.name if caller.known else f"@{address}"
-        self._rates.take(who)
+        self._rates.take(who, _REQUEST_MS)
         if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
             # No body follows.
-            await self._pass(scope, receive, send)
+            await self._pass(scope, receive, send, who)
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope
         # As long as it says to be, before it takes room: who sends slowly would keep others out.
         if counted := min(length_of(headers), most.bytes) // _BYTES_OF_A_REQUEST:
-            self._rates.take(who, counted)
+            self._rates.take(who, counted * _REQUEST_MS)
         body = await self._bodies.receive(headers, receive, most, is_here=is_here)
         if more := len(body) // _BYTES_OF_A_REQUEST - counted:
-            self._rates.take(who, more)
+            self._rates.take(who, more * _REQUEST_MS)
         with self._bodies.received(len(body)):
-            await self._pass(scope, replayed(body, receive), send)
+            await self._pass(scope, _again(body, receive), send, who)
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
         """Who asks.
@@ -225,19 +232,39 @@ class Gate:
         Raises:
             HTTPException: 421, it names another server; 400, it is none.
         """
-        server = cast("tuple[str, int | None] | None", scope.get("server"))
-        self._hosts.check(headers.get(b"host", b""), server[0] if server else "")
+        self._hosts.check(headers.get(b"host", b""), (scope.get("server") or ("",))[0])
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
         # Who asks /healthz ends the process where it gets no answer.
-        if self._in_flight >= self._most and scope["path"] != "/healthz":
-            text = f"{self._most} requests are being answered. Try again."
-            raise HTTPException(503, text, headers={"Retry-After": "1"})
+        if scope["path"] == "/healthz":
+            await self._app(scope, receive, send)
+            return
+        mine, reading, working = (
+            known.setdefault(who, asyncio.Semaphore(most)) for known, most in self._known
+        )
+        # What a caller leaves over is for others.
+        if (is_his := mine.locked()) or self._in_flight >= self._most:
+            text = (
+                f"too many requests{' of yours' if is_his else ''} are being answered. Try again."
+            )
+            raise HTTPException(429 if is_his else 503, text, headers={"Retry-After": "1"})
+        ASKING.set((reading, working, partial(self._rates.charge, who)))
         self._in_flight += 1
         try:
-            await self._app(scope, receive, send)
+            async with mine:
+                await self._app(scope, receive, send)
         finally:
             self._in_flight -= 1
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Hands out a body that was received already, then what comes after it."""
+    whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def next_message() -> Message:
+        return next(whole, None) or await receive()
+
+    return next_message
 
 
 class _Answer:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cachetools import LRUCache
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
 from advisor.core.wording import shown
 from advisor.scrape.fetch import is_loopback
@@ -63,8 +63,14 @@ def most_of(path: str) -> Most:
 class Buckets:
     """A token bucket for each caller: a burst at once, and a steady rate that goes on for ever."""
 
-    def __init__(self, per_s: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._per_s, self._burst, self._now = per_s, burst, now
+    def __init__(
+        self,
+        per_s: float,
+        burst: float,
+        now: Callable[[], float] = time.monotonic,
+        unit: str = "requests",
+    ) -> None:
+        self._per_s, self._burst, self._now, self._unit = per_s, float(burst), now, unit
         # A caller whose rate was forgotten starts again.
         self._left = LRUCache[str, tuple[float, float]](10_000)
 
@@ -74,18 +80,24 @@ class Buckets:
         Raises:
             HTTPException: 429, it came too soon; with the time to wait.
         """
-        now = self._now()
-        left, since = self._left.get(caller, (float(self._burst), now))
-        left = min(float(self._burst), left + (now - since) * self._per_s)
         cost = min(cost, self._burst)
-        if left < cost:
-            wait_s = math.ceil((cost - left) / self._per_s)
+        if (lacking := cost - self._found(caller)) > 0:
+            wait_s = math.ceil(lacking / self._per_s)
             raise HTTPException(
                 429,
-                f"{self._per_s:g} requests a second are allowed. Wait {wait_s} s.",
+                f"{self._per_s:g} {self._unit} a second are allowed. Wait {wait_s} s.",
                 headers={"Retry-After": str(wait_s)},
             )
-        self._left[caller] = (left - cost, now)
+        self.charge(caller, cost)
+
+    def charge(self, caller: str, cost: float) -> None:
+        """Count what is known only now that it is done; a caller owes a burst at most."""
+        self._left[caller] = (max(self._found(caller) - cost, -self._burst), self._now())
+
+    def _found(self, caller: str) -> float:
+        now = self._now()
+        left, since = self._left.get(caller, (self._burst, now))
+        return min(self._burst, left + (now - since) * self._per_s)
 
 
 class Hosts:
@@ -117,11 +129,13 @@ class Hosts:
             self._good.add(host)
 
 
-def single_headers(scope: Scope) -> dict[bytes, bytes]:
-    """All headers by name; those that decide something are there once.
+def checked_headers(scope: Scope) -> dict[bytes, bytes]:
+    """All headers by name; those that decide something are there once, below a path that is good.
+
+    One is that can be printed and be a name in a database.
 
     Raises:
-        HTTPException: 400, one of them is there twice.
+        HTTPException: 400 or 414, a header is there twice, or the path is none.
     """
     pairs: list[tuple[bytes, bytes]] = scope["headers"]
     found = dict(pairs)
@@ -130,15 +144,6 @@ def single_headers(scope: Scope) -> dict[bytes, bytes]:
         for name in _NEEDED_ONCE:
             if names.count(name) > 1:
                 raise HTTPException(400, f"the header {name.decode()} is there twice.")
-    return found
-
-
-def check_path(scope: Scope) -> None:
-    """Let a path pass that can be printed and be a name in a database.
-
-    Raises:
-        HTTPException: 400 or 414.
-    """
     if (size := len(scope["raw_path"]) + len(scope["query_string"])) > _LONGEST_PATH:
         raise HTTPException(
             414, f"a path may have {_LONGEST_PATH} bytes with its query, and has {size}."
@@ -147,6 +152,7 @@ def check_path(scope: Scope) -> None:
         raise HTTPException(
             400, f"the path has characters that cannot be printed: {shown(scope['path'])}."
         )
+    return found
 
 
 def _name_of(host: bytes) -> str:
@@ -161,6 +167,9 @@ LONG_BYTES = 16 * 1024
 
 WHOLE = "advisor.whole"
 """Key of a scope: all of the request has come."""
+
+GONE = "advisor.gone"
+"""Key of a scope: the client went away before the end of its answer."""
 
 # After an answer to half a request, what follows on the connection is the rest of its body.
 _CLOSE = {"Connection": "close"}
@@ -244,25 +253,9 @@ def length_of(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     # More digits than a body of any size has.
     if not text.isdigit() or len(text) > 18:
-        given = shown(text.decode("latin-1"))
-        raise HTTPException(
-            400, f"the header content-length is {given}, no number.", headers=_CLOSE
-        )
+        said = f"the header content-length is {shown(text.decode('latin-1'))}, no number."
+        raise HTTPException(400, said, headers=_CLOSE)
     return int(text)
-
-
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """Hands out a body that was received already, then what comes after it."""
-    given = False
-
-    async def next_message() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return next_message
 
 
 async def _drain(chunks: AsyncIterable[bytes]) -> None:
@@ -279,5 +272,8 @@ def _check_type(headers: Mapping[bytes, bytes]) -> None:
     charset = parameter.strip().removeprefix(b"charset=").strip(b'"')
     if kind.strip() != b"application/json" or charset not in (b"", b"utf-8"):
         given = shown(headers.get(b"content-type", b"").decode("latin-1"))
-        text = f"Content-Type is {given}, and a body must be JSON. Send application/json."
-        raise HTTPException(415, text, headers=_CLOSE)
+        raise HTTPException(
+            415,
+            f"Content-Type is {given}, and a body must be JSON. Send application/json.",
+            headers=_CLOSE,
+        )

@@ -25,9 +25,10 @@ class ServeOptions:
         anonymous_read: Whether reading needs no token; None: on a port that only this host
             can reach.
         allowed_hosts: Names that a Host header may have, next to loopback and the address itself.
-        requests_per_s: What each caller (a token, or an address without one) may ask for.
-        burst: Requests that a caller may send at once before the rate holds.
-        max_in_flight: Requests being answered at the same time; more get 503.
+        ms_per_s: Work that each caller (a token, or an address without one) may ask for, ms.
+        burst_ms: What a caller may ask for at once before the rate holds.
+        max_in_flight: Requests being answered at the same time; more get 503, and half of it are
+            those of one caller, who gets 429 for more.
         max_connections: Open connections; the one that has waited longest makes room for a new one.
         max_bodies_bytes: All bodies that are being received or answered, together.
         max_head_bytes: Longest request line and headers of a request.
@@ -53,8 +54,8 @@ class ServeOptions:
     launching: bool = False
     anonymous_read: bool | None = None
     allowed_hosts: tuple[str, ...] = ()
-    requests_per_s: float = 10_000.0
-    burst: int = 10_000
+    ms_per_s: float = 500.0
+    burst_ms: float = 10_000.0
     max_in_flight: int = 256
     max_connections: int = 4096
     max_bodies_bytes: int = 64 * 1024 * 1024

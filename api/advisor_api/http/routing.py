@@ -5,13 +5,14 @@ Every error is `{"error": {"code", "message", "request_id"}}`.
 
 import asyncio
 import functools
+import gzip
+import hashlib
 import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,6 +29,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import T, as_answer, read, told_faults, write_bytes
 from advisor_api.http.access import say_where_no_token_is_needed
 from advisor_api.http.limits import LONG_BYTES
+from advisor_api.own_process import worked
 
 LOG = logging.getLogger("advisor.service")
 
@@ -123,8 +125,9 @@ def may_refuse(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def codes_of(status: int) -> list[str]:
     """The codes that errors of a status may have."""
-    ours = [code for code, of in _STATUS_OF_CODE.items() if of == status]
-    return sorted({_CODE_OF_STATUS[status], *ours})
+    return sorted(
+        {_CODE_OF_STATUS[status], *(code for code, of in _STATUS_OF_CODE.items() if of == status)}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +157,9 @@ def fault_of(error: Exception) -> Fault:
         case AdvisorError(code="unsafe-file" as code):
             return _hidden(503, code, "files of the server are open to other users of its host")
         case AdvisorError(code=code):
-            status = _STATUS_OF_CODE.get(code, 500)
-            return Fault(status=status, code=code, message=str(error), headers={})
+            return Fault(
+                status=_STATUS_OF_CODE.get(code, 500), code=code, message=str(error), headers={}
+            )
         case OSError():
             return _hidden(503, "disk", "the server cannot read or write its files")
         case _:
@@ -213,8 +217,8 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 def _hidden(status: int, code: str, what: str) -> Fault:
     """A fault whose cause may name files, hosts and users of the server."""
-    fix = "Try again later; the server's log has the cause under this request_id"
-    return Fault(status=status, code=code, message=f"{what}. {fix}.", headers={})
+    text = f"{what}. Try again later; the server's log has the cause under this request_id."
+    return Fault(status=status, code=code, message=text, headers={})
 
 
 def _faults_of_input(error: RequestValidationError) -> str:
@@ -231,13 +235,7 @@ def not_found(what: str, fix: str) -> HTTPException:
     return HTTPException(404, f"{what}. {fix}.")
 
 
-P = ParamSpec("P")
-
 JSON = "application/json"
-
-
-# Python runs one at a time; more would only make the event loop wait for its turn.
-_POOL = ThreadPoolExecutor(4, "long-work")
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -250,15 +248,34 @@ def kept_answer(text: bytes) -> Response:
     return Response(as_answer(text), media_type=JSON)
 
 
+def ready_answer(
+    content: bytes, tagged: bytes, media_type: str, keep: str
+) -> Callable[[Request], Response]:
+    """What is sent to many as it is: whole, zipped, or as unchanged to one who has it already.
+
+    `tagged` is what counts of it, and `keep` says what a browser may keep.
+    """
+    headers = {
+        "Content-Type": media_type,
+        "Cache-Control": keep,
+        "ETag": f'W/"{hashlib.sha256(tagged).hexdigest()[:32]}"',
+        "Vary": "Accept-Encoding",
+    }
+    whole, unchanged = Response(content, headers=headers), Response(None, 304, headers)
+    small = gzip.compress(content, 6, mtime=0)
+    zipped = Response(small, headers={**headers, "Content-Encoding": "gzip"})
+
+    def fitting(request: Request) -> Response:
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return unchanged
+        return zipped if "gzip" in request.headers.get("accept-encoding", "") else whole
+
+    return fitting
+
+
 async def long_answer(make: Callable[[], Any]) -> Response:
     """What takes long to read or to write down."""
-    return kept_answer(await _in_thread(lambda: write_bytes(make())))
-
-
-async def _in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns or raises; the event loop goes on meanwhile."""
-    call = functools.partial(work, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_POOL, call)
+    return kept_answer(await worked(lambda: write_bytes(make())))
 
 
 # A lock of the database is waited for half as long.
@@ -299,12 +316,12 @@ class _SentRoute(APIRoute):
 
 
 class DirectRoute(APIRoute):
-    """A route that calls its endpoint itself, with the body and what its dependencies give.
+    """A route that calls its endpoint itself, with a body, if any, and what its dependencies give.
 
     To find the parameters of an endpoint takes FastAPI longer than all else that an answer takes
     which is kept as bytes. Such a route is described, found and refused as any other; its endpoint
-    is a coroutine that has a body, no parameters of the path, the query or the head, and no
-    dependencies that have some.
+    is a coroutine that has no parameters of the path, the query or the head, and no dependencies
+    that have some.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -317,16 +334,15 @@ class DirectRoute(APIRoute):
             value = await cast("Callable[[Request], Awaitable[Any]]", wanted.call)(request)
             if wanted.name:
                 values[wanted.name] = value
-        [field] = self.dependant.body_params
-        kind = cast("type[Any]", field.field_info.annotation)
-        # The gate hands it over in one piece.
-        body: bytes = (await receive()).get("body", b"")
-        if not body:
-            missing = {"type": "missing", "loc": ("body",), "msg": "Field required"}
-            raise RequestValidationError([missing])
-        # A short question is likely to come again, letter by letter.
-        few = len(body) <= 512
-        values[field.name] = _read_again(kind, body) if few else await _read(kind, body)
+        for field in self.dependant.body_params:
+            kind = cast("type[Any]", field.field_info.annotation)
+            # The gate hands it over in one piece.
+            body: bytes = (await receive()).get("body", b"")
+            if not body:
+                raise RequestValidationError(
+                    [{"type": "missing", "loc": ("body",), "msg": "Field required"}]
+                )
+            values[field.name] = await _read(kind, body)
         response: Response = await self.endpoint(**values)
         await response(scope, receive, send)
 
@@ -347,8 +363,9 @@ def _read_again(kind: type[T], body: bytes) -> T:
 
 async def _read(kind: type[T], body: bytes) -> T:
     if len(body) > LONG_BYTES:
-        return await _in_thread(read, kind, body, name="the body")
-    return read(kind, body, name="the body")
+        return await worked(lambda: read(kind, body, name="the body"))
+    # A short question is likely to come again, letter by letter.
+    return _read_again(kind, body) if len(body) <= 512 else read(kind, body, name="the body")
 
 
 def v1_router(tag: str, route_class: type[APIRoute] = _SentRoute) -> APIRouter:

@@ -1,16 +1,21 @@
 """The overview of a service, made at most once a second however many look at it."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from advisor.core.gpu import Gpu
-from advisor.formats.wire import write_bytes
+from advisor.formats.wire import as_answer, write_bytes
 from advisor.launch.folder import MOST_ENDED, LaunchFolder, overview, read_history
 from advisor.launch.spec import OVER, History, LaunchStatus
 from advisor_api.http.access import Caller
+from advisor_api.http.routing import JSON, ready_answer
 from advisor_api.launches.launching import (
     HOST,
     launches_folder,
@@ -54,8 +59,7 @@ class Books:
         gone = (self._state.launch(one) for one in self._active - there - self.ended.keys())
         self._take(row for row in gone if row)
         for rows in self._pages(_PAGE if self._is_first else _FEW):
-            news = self._take(rows)
-            if not (news or self._is_first) or rows[-1].launch_id < horizon:
+            if not (self._take(rows) or self._is_first) or rows[-1].launch_id < horizon:
                 break
         self._active, self._is_first = there, False
         oldest = now - _LONGEST
@@ -106,40 +110,43 @@ class Board:
     ) -> None:
         self._service, self._cards = service, cards
         self._now = now or (lambda: datetime.now().astimezone())
-        self._books = Books(service.state)
-        self._lock = threading.Lock()
-        self._kept: dict[bool, tuple[float, bytes]] = {}
+        self._books, self._lock = Books(service.state), threading.Lock()
+        self._kept: dict[bool, tuple[float, asyncio.Task[Callable[[Request], Response]]]] = {}
         self._ended: dict[str, History | None] = {}
 
-    def answer(self, caller: Caller) -> bytes:
-        """The JSON, as `caller` may see it.
+    async def answer(self, caller: Caller) -> Callable[[Request], Response]:
+        """The JSON, as `caller` may see it; all that look within a second see the same.
 
         Raises:
             StoreError: the database does not answer.
         """
-        told = "launch" in caller.scopes
+        told, now_s = "launch" in caller.scopes, time.monotonic()
+        began_s, made = self._kept.get(told, (-_FRESH_S, None))
+        if made is None or (made.done() and now_s - began_s >= _FRESH_S):
+            made = asyncio.create_task(asyncio.to_thread(self._made, caller))
+            self._kept[told] = now_s, made
+        return await asyncio.shield(made)
+
+    def _made(self, caller: Caller) -> Callable[[Request], Response]:
         with self._lock:
-            made_s, text = self._kept.get(told, (-_FRESH_S, b""))
-            if time.monotonic() - made_s >= _FRESH_S:
-                service, now = self._service, self._now()
-                active = listed(service, active=True, limit=64, before=None)
-                self._books.look((one.launch_id for one in active), now)
-                found = overview(
-                    now=now,
-                    running=[visible_launch(one, caller) for one in active],
-                    ended=[visible_launch(one, caller) for one in self._books.newest.values()],
-                    entries=[*self._books.ended.values(), *active],
-                    cards=self._cards(
-                        {uuid for one in active if one.silent_s is None for uuid in one.gpus}
-                    ),
-                    host=HOST,
-                    history_of=self._history,
-                    prices=service.settings.policy.prices,
-                    replayed=service.options.replayed,
-                )
-                text = write_bytes(found)
-                self._kept[told] = time.monotonic(), text
-            return text
+            service, now = self._service, self._now()
+            active = listed(service, active=True, limit=64, before=None)
+            self._books.look((one.launch_id for one in active), now)
+            found = overview(
+                now=now,
+                running=[visible_launch(one, caller) for one in active],
+                ended=[visible_launch(one, caller) for one in self._books.newest.values()],
+                entries=[*self._books.ended.values(), *active],
+                cards=self._cards(
+                    {uuid for one in active if one.silent_s is None for uuid in one.gpus}
+                ),
+                host=HOST,
+                history_of=self._history,
+                prices=service.settings.policy.prices,
+                replayed=service.options.replayed,
+            )
+            same = write_bytes(replace(found, at=""))
+            return ready_answer(as_answer(write_bytes(found)), same, JSON, "no-store")
 
     def _history(self, launch_id: str) -> History | None:
         """Of one that is over it is read once."""

@@ -20,16 +20,19 @@ run(async () => {
   const empty = html("div", {});
   content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, ended);
   const drawCards = keeper(cards);
-  let last = "";
+  let [last, shown] = ["", null];
   poll(totals, async () => {
     const seen = await get("/v1/overview");
-    asOf.textContent = `as of ${clock(seen.at, new Date().toISOString())}`;
+    const now = new Date().toISOString();
+    asOf.textContent = `as of ${clock(seen === shown ? now : seen.at, now)}`;
+    if (seen === shown) return true; // nothing has changed
+    shown = seen;
     empty.replaceChildren(...(seen.gpus.length || seen.ended.length ? [] : [nothing()]));
     totals.replaceChildren(...saved(seen));
     drawCards(seen);
-    const now = JSON.stringify(seen.ended);
-    if (now !== last) drawEnded(ended, seen);
-    last = now;
+    const those = JSON.stringify(seen.ended);
+    if (those !== last) drawEnded(ended, seen);
+    last = those;
     return true;
   }, EVERY_MS);
 });

@@ -41,35 +41,32 @@ export function part(name) {
   return encodeURIComponent(name);
 }
 
+// By path: answers with an ETag, by which the service says that they have not changed.
+const kept = new Map();
+
 async function ask(method, path, body, signal) {
   const headers = { Accept: "application/json" };
+  const had = method === "GET" ? kept.get(path) : null;
+  if (had) headers["If-None-Match"] = had.tag;
   if (token()) headers.Authorization = `Bearer ${token()}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, {
-      method,
-      headers,
-      signal,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "omit",
-      cache: "no-store",
-    });
+    response = await fetch(path, { method, headers, signal, body: JSON.stringify(body), credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServiceError(0, "no-answer", "The service does not answer. Is advisor serve running?");
   }
+  if (had && response.status === 304) return had.answer;
   const answer = await response.json().catch(() => null);
+  const tag = response.headers.get("ETag");
+  if (response.ok && tag) kept.set(path, { tag, answer });
   if (response.ok) return answer;
   throw refused(response, answer);
 }
 
 function refused(response, answer) {
   const { code, message, request_id: requestId } = answer?.error ?? {};
-  return new ServiceError(
-    response.status,
-    code ?? "unknown",
-    message ?? `The service answered ${response.status} without saying why.`,
-    requestId,
-  );
+  const told = message ?? `The service answered ${response.status} without saying why.`;
+  return new ServiceError(response.status, code ?? "unknown", told, requestId);
 }

@@ -3,15 +3,14 @@
 What pages show they ask of /v1, with whatever token their reader has.
 """
 
-import gzip
-import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from string import Template
 
 from fastapi import APIRouter, HTTPException, Request, Response
+
+from advisor_api.http.routing import ready_answer
 
 router = APIRouter(include_in_schema=False)
 
@@ -44,23 +43,11 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    content: bytes
-    zipped: bytes
-    headers: Mapping[str, str]
-
-
-def _file(content: bytes, suffix: str) -> _File:
-    headers = {
-        "Content-Type": _TYPES[suffix],
-        # Asked for again each time, so an upgrade shows at once; unchanged it costs no body. A
-        # browser wants the icon with every change of an address, and that can be an old one.
-        "Cache-Control": "max-age=86400" if suffix == ".svg" else "no-cache",
-        "ETag": f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
-        "Vary": "Accept-Encoding",
-    }
-    return _File(content, gzip.compress(content, mtime=0), headers)
+def _file(content: bytes, suffix: str) -> Callable[[Request], Response]:
+    # Asked for again each time, so an upgrade shows at once; unchanged it costs no body. A
+    # browser wants the icon with every change of an address, and that can be an old one.
+    keep = "max-age=86400" if suffix == ".svg" else "no-cache"
+    return ready_answer(content, content, _TYPES[suffix], keep)
 
 
 _REPLAYED = (
@@ -69,7 +56,7 @@ _REPLAYED = (
 )
 
 
-def _read_files(note: str) -> dict[str, _File]:
+def _read_files(note: str) -> dict[str, Callable[[Request], Response]]:
     """All files by path. They are few and small: read once, and no request names one of a disk."""
     shell = Template((FOLDER / "shell.html").read_text(encoding="utf-8"))
     pages = {
@@ -91,7 +78,7 @@ _FILES = {False: _read_files(""), True: _read_files(_REPLAYED)}
 def _answer(request: Request) -> Response:
     if (file := _FILES[request.app.state.replayed].get(request.url.path)) is None:
         raise HTTPException(404)
-    return _sent(request, file)
+    return file(request)
 
 
 def _contract(request: Request) -> Response:
@@ -99,15 +86,7 @@ def _contract(request: Request) -> Response:
     if state.contract is None:
         text = json.dumps(request.app.openapi(), ensure_ascii=False, separators=(",", ":"))
         state.contract = _file(text.encode(), ".json")
-    return _sent(request, state.contract)
-
-
-def _sent(request: Request, file: _File) -> Response:
-    if request.headers.get("if-none-match") == file.headers["ETag"]:
-        return Response(status_code=304, headers=dict(file.headers))
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.zipped, headers={**file.headers, "Content-Encoding": "gzip"})
-    return Response(file.content, headers=dict(file.headers))
+    return state.contract(request)
 
 
 for _path in CONTRACT:

@@ -322,14 +322,21 @@ def show_join(
     return answer(launching.find_join(service, launch_id, join_id, caller))
 
 
-overview = v1_router("launches")
+overview = v1_router("launches", DirectRoute)
+
+
+async def _request(request: Request) -> Request:
+    return request
 
 
 @overview.get("/overview", response_model=Overview)
-def show_overview(request: Request, caller: Reader) -> Response:
-    """The GPUs and who runs on them, launches with their history, and what was saved, observed."""
+async def show_overview(request: Annotated[Request, Depends(_request)], caller: Reader) -> Response:
+    """The GPUs and who runs on them, launches with their history, and what was saved, observed.
+
+    Its ETag is of all but the moment.
+    """
     board: Board = request.app.state.board
-    return kept_answer(board.answer(caller))
+    return (await board.answer(caller))(request)
 
 
 recommendations = v1_router("recommendations", DirectRoute)

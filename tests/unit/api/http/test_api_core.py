@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from gated import behind_gate, run
+from gated import behind_gate, clients, run
 from hypothesis import given, strategies as st
 from starlette.exceptions import HTTPException
 
@@ -34,6 +36,7 @@ from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Bodies, Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.routing import error_body, fault_of, log_fault
+from advisor_api.own_process import worked
 from advisor_api.service import Metrics, NotReadyError, RequestAudit, ServiceReadiness
 from advisor_data.state import AuditEntry, ServiceState, Token
 
@@ -133,11 +136,37 @@ def test_after_the_time_it_says_a_caller_may_ask_again(per_s: float) -> None:
     clock = [0.0]
     buckets = Buckets(per_s, 1, lambda: clock[0])
     buckets.take("a")
-    with pytest.raises(HTTPException) as refused:
-        buckets.take("a")
     buckets.take("b")
-    clock[0] += int(cast("Mapping[str, str]", refused.value.headers)["Retry-After"])
-    buckets.take("a")
+    # Of work that is counted when it is done, a burst at most is owed.
+    for owed in (0.0, 1000.0):
+        buckets.charge("a", owed)
+        with pytest.raises(HTTPException) as refused:
+            buckets.take("a")
+        clock[0] += int(cast("Mapping[str, str]", refused.value.headers)["Retry-After"])
+        buckets.take("a")
+
+
+def test_pieces_of_work_wait_for_those_of_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at a time of each; what they took counts against the rate of that caller alone."""
+    app, _ = behind_gate(ms_per_s=0.0001, burst_ms=100)
+    begun, go, ticks = list[str](), threading.Event(), itertools.count(0, 0.03)
+    monkeypatch.setattr(time, "thread_time", ticks.__next__)
+
+    @app.get("/piece")
+    async def work(request: Request) -> bool:  # pyright: ignore[reportUnusedFunction]
+        name = cast("Any", request.client).host
+        return await worked(lambda: bool([begun.append(name), go.wait(20)]))
+
+    async def ask(*peers: str) -> list[int]:
+        asked = [asyncio.create_task(client.get("/piece")) for client in clients(app, *peers)]
+        while len(begun) < 3:
+            await asyncio.sleep(0.01)
+        assert sorted(begun[:3]) == ["a", "a", "b"] or go.is_set()
+        go.set()
+        return [(await one).status_code for one in asked]
+
+    assert asyncio.run(ask(*"aaaab")) == [200] * 5
+    assert asyncio.run(ask(*"ac")) == [429, 200]
 
 
 @pytest.mark.parametrize(
@@ -446,18 +475,18 @@ def test_a_fault_in_the_middle_of_an_answer_is_no_whole_answer() -> None:
 
 
 def test_too_many_at_once_are_told_to_come_back() -> None:
-    """Requests over the limit get 503 at once, those before them their answer; probes always."""
-    app, metrics = behind_gate(max_in_flight=2)
+    """One caller has half of the places; over the limit come 429 and 503 at once, probes always."""
+    app, metrics = behind_gate(max_in_flight=4)
 
-    async def ask(client: httpx.AsyncClient) -> list[httpx.Response]:
-        paths = ["/slow"] * 5 + ["/healthz"]
-        return await asyncio.gather(*(client.get(path) for path in paths))
+    async def ask(*peers: str) -> list[httpx.Response]:
+        paths = ["/slow"] * (len(peers) - 1) + ["/healthz"]
+        return await asyncio.gather(*map(httpx.AsyncClient.get, clients(app, *peers), paths))
 
-    answers = run(app, ask)
-    assert [a.status_code for a in answers] == [200, 200, 503, 503, 503, 200]
-    assert answers[2].json()["error"]["code"] == "overloaded"
-    assert answers[2].headers["retry-after"] == "1"
-    assert run(app, lambda client: client.get("/slow")).status_code == 200
+    answers = asyncio.run(ask(*"aaaabbc", "a"))
+    assert [a.status_code for a in answers] == [200, 200, 429, 429, 200, 200, 503, 200]
+    assert answers[6].json()["error"]["code"] == "overloaded"
+    assert {answers[n].headers["retry-after"] for n in (2, 6)} == {"1"}
+    assert asyncio.run(ask("a", "a"))[0].status_code == 200
     assert b"advisor_requests_in_flight 0.0" in metrics.text()
 
 
@@ -500,7 +529,7 @@ def test_a_body_is_whole_or_refused(size: int, *, chunked: bool) -> None:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_long_body_counts_as_many_requests(*, chunked: bool) -> None:
-    """One for each 2048 bytes, with a length or without, next to the request itself."""
+    """A tenth of a millisecond for each 2048 bytes, next to the request itself."""
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b" " * 60_000
@@ -510,8 +539,8 @@ def test_a_long_body_counts_as_many_requests(*, chunked: bool) -> None:
         answers = [await client.post("/length", content=body, headers=JSON) for body in bodies]
         return [answer.status_code for answer in (*answers, await client.get("/kept"))]
 
-    for burst, statuses in ((61, [200, 200, 200]), (60, [200, 200, 429]), (59, [200, 429, 200])):
-        assert run(behind_gate(requests_per_s=0.001, burst=burst)[0], ask) == statuses
+    for ms, statuses in ((6.15, [200, 200, 200]), (6.05, [200, 200, 429]), (5.95, [200, 429, 200])):
+        assert run(behind_gate(ms_per_s=0.0001, burst_ms=ms)[0], ask) == statuses
 
 
 def test_an_answer_keeps_its_own_headers_however_often_it_is_sent() -> None:
@@ -612,7 +641,7 @@ def test_the_log_is_not_filled_by_who_asks_too_often(
             now[0] += 1
         return found
 
-    app, metrics = behind_gate(requests_per_s=0.001, burst=1)
+    app, metrics = behind_gate(ms_per_s=0.0001, burst_ms=0.1)
     assert run(app, ask) == [200] + [429] * 8
     said = capsys.readouterr().err.splitlines()
     assert [line.split()[4] for line in said] == ["200", "429", "429", "429"]

@@ -474,3 +474,23 @@ def test_files_that_are_no_certificate_are_told(files: Made, tmp_path: Path) -> 
     )
     assert len(trusting.get_ca_certs()) == 1
     assert Certificate(*files).context.verify_mode.name == "CERT_NONE"
+
+
+async def test_a_client_that_left_its_questions_is_no_fault(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counted and logged as gone; what stood in line behind the first is not begun."""
+    async with gated() as service, asyncio.timeout(20):
+        _, writer = await service.connect()
+        writer.write(_asking(b"/kept") + b"\r\n")
+        while not service.connections.kept:
+            await asyncio.sleep(0.01)
+        [connection] = service.connections.kept
+        writer.write(2 * (_asking(b"/slow") + b"\r\n"))
+        while b"in_flight 1.0" not in service.metrics.text():
+            await asyncio.sleep(0.01)
+        connection.transport.abort()
+        while b"in_flight 0.0" not in service.metrics.text():
+            await asyncio.sleep(0.01)
+    assert b'route="/slow",status="499"} 1.0' in service.metrics.text()
+    assert (capsys.readouterr().err.count(" 499 "), caplog.records) == (1, [])

@@ -1,17 +1,24 @@
 """Which launches ran of late: each is found once, wherever it stands among others."""
 
+import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from fastapi import Request
 from launch_writer import row
 
+from advisor.core.objectives import Prices
 from advisor.formats.wire import write
 from advisor.launch.folder import MOST_ENDED
 from advisor.launch.spec import LaunchStatus, Ledger, State
-from advisor_api.launches.board import Books
+from advisor_api.http.access import ANONYMOUS_READER
+from advisor_api.launches.board import Board, Books
 from advisor_data.state import ServiceState, open_service_state
 
 NOW = datetime(2026, 1, 31, 20, tzinfo=UTC)
@@ -63,3 +70,30 @@ def test_one_that_ran_for_long_is_found_behind_newer_ones(state: ServiceState) -
     state.update_launch(name, "finished", write(status(name, "finished")))
     books.look((), NOW)
     assert len(books.ended) == 100
+
+
+def test_all_that_look_within_a_second_see_the_same(
+    state: ServiceState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bytes, with an ETag of all but the moment."""
+    clock, service = [100.0], Mock(state=state)
+    service.settings.home = tmp_path
+    service.settings.policy.prices, service.options.replayed = Prices(), False
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    moments = (NOW.replace(second=second) for second in range(9))
+    board = Board(service, lambda _: [], moments.__next__)
+
+    async def seen(step_s: float) -> Any:
+        clock[0] += step_s
+        several = await asyncio.gather(*(board.answer(ANONYMOUS_READER) for _ in range(30)))
+        assert len({id(one) for one in several}) == 1
+        return several[0](Request({"type": "http", "headers": []}))
+
+    async def looked() -> tuple[Any, ...]:
+        first, same, later = [await seen(step_s) for step_s in (0.0, 0.9, 0.2)]
+        add(state, 1)
+        return first, same, later, await seen(1.0)
+
+    first, same, later, other = asyncio.run(looked())
+    assert (same is first, later.body == first.body) == (True, False)
+    assert later.headers["etag"] == first.headers["etag"] != other.headers["etag"]
