@@ -17,6 +17,7 @@ import numpy as np
 
 from advisor.core.gpu import Split
 from advisor.core.objectives import Interval
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions, Predictor, solo_of
 from advisor.predict.profiles import Floats, Profile
@@ -41,6 +42,9 @@ SAME_W = 1.0
 WORTH = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
 
+# Of the highest: the lowest that a bundled window at the limit had is 0.68.
+_LEAST_CLOCK = 0.5
+
 
 def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: float) -> Floats:
     """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
@@ -48,6 +52,15 @@ def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: f
     over_w = np.maximum(wanted_w, limit_w) - fixed_w
     left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
     return left
+
+
+def without_limit_w(profile: Profile, power_w: Floats, clock_mhz: Floats) -> Floats:
+    """What a job would draw without its limit: there its clock tells, elsewhere its watts."""
+    limit_w = profile.power_limit_w or math.inf
+    most_mhz = np.fmax.reduce(profile.values["sm_clock_mhz"])
+    clock = np.clip(clock_mhz / most_mhz, _LEAST_CLOCK, 1.0)
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / clock ** (1 / EXPONENT))
+    return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 
 @functools.lru_cache(maxsize=1024)  # copies of a job have one profile

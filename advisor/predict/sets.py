@@ -25,6 +25,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
+from advisor.predict.power_limit import speed_left, without_limit_w
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -516,8 +517,10 @@ class SetPredictor:
             own = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
             classes = np.where(below.any(axis=0), own, classes)
         could = np.where(in_turns, alone.in_turns, could)
-        longer = np.where(in_turns, alone.later(), TAILS.longer(alone))
-        kept, limit_w = alone.kept(np.minimum(could, alone.rate)), _limit_w(profiles)
+        longer, limit_w = np.where(in_turns, alone.later(), TAILS.longer(alone)), _limit_w(profiles)
+        is_even = in_turns | below.any(axis=0)
+        could = could * np.where(is_even, 1.0, alone.clocks(could, limit_w))
+        kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), in_turns=in_turns
         )
@@ -694,6 +697,7 @@ class JobsAlone:
         hold_s: That it keeps others off.
         guessed: 1 where kernels are not known.
         turns_kept: As `TURNS_KEPT`, of its card.
+        wanted_w: What it would draw without the power limit.
     """
 
     share: Floats
@@ -713,6 +717,7 @@ class JobsAlone:
     hold_s: Floats
     guessed: Floats
     turns_kept: Floats
+    wanted_w: Floats
 
     def where(self, seated: npt.NDArray[np.bool_]) -> "JobsAlone":
         """Those that are seated, (jobs, ways); in the other places are empty seats."""
@@ -730,6 +735,7 @@ class JobsAlone:
         return replace(
             self,
             power_w=self.power_w - (1 - part) * over_w,
+            wanted_w=self.wanted_w - (1 - part) * np.maximum(0.0, self.wanted_w - self.idle_w),
             **{name: getattr(self, name) * part for name in ("rate", "reach")},
             **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
         )
@@ -791,6 +797,21 @@ class JobsAlone:
         """As `could`, where the driver gives them equal turns."""
         return np.minimum(self.reach, self.rate * turns(self, self.turns_kept))
 
+    def clocks(self, could: Floats, limit_w: float) -> Floats:
+        """Part of its clock alone that the power limit leaves each job that has a limit of SMs.
+
+        All have one clock, by what they want together. A job without a limit waits for kernels of
+        others, whose time was measured at the limit: of those no loss was found.
+        """
+        if math.isinf(limit_w):
+            return np.ones_like(could)
+        kept = self.kept(np.minimum(could, self.rate))
+        wanted_w = power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), in_turns=False)
+        left = speed_left(limit_w, wanted_w, limit_w)
+        own = speed_left(limit_w, self.wanted_w, limit_w)
+        is_limited = (self.share > 0) & (self.share < WHOLE)
+        return np.where(is_limited, np.minimum(1.0, left / own), 1.0)
+
     def later(self, turn_ms: float = TURN_MS) -> Floats:
         """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
 
@@ -829,8 +850,8 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
 @functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
-    names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
-    rates, powers_w, sm, dram = profile.at([*shares, WHOLE], *names).values()
+    names = "rate", "power_w", "sm_active_percent", "dram_active_percent", "sm_clock_mhz"
+    rates, powers_w, sm, dram, clocks = profile.at([*shares, WHOLE], *names).values()
     by_busy = WHOLE * _whole_active(profile) * rates / rates[-1]
     of_all = np.where(np.isnan(by_busy), [*shares, WHOLE], by_busy)
     is_read, sm = not math.isnan(sm[-1]), np.where(np.isnan(sm), of_all, sm) / WHOLE
@@ -871,6 +892,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             *kernels,
             (profile.kernels is None) * ones,
             (1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT) * ones,
+            without_limit_w(profile, powers_w, clocks)[:-1],
         ]
     )
 
