@@ -54,12 +54,10 @@ def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: f
     return left
 
 
-def without_limit_w(profile: Profile, power_w: Floats, clock_mhz: Floats) -> Floats:
-    """What a job would draw without its limit: there its clock tells, elsewhere its watts."""
-    limit_w = profile.power_limit_w or math.inf
-    most_mhz = np.fmax.reduce(profile.values["sm_clock_mhz"])
-    clock = np.clip(clock_mhz / most_mhz, _LEAST_CLOCK, 1.0)
-    wanted_w = limit_w * (FIXED + (1 - FIXED) / clock ** (1 / EXPONENT))
+def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
+    """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
+    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
     return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 

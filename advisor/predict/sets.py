@@ -128,7 +128,7 @@ def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
     return found
 
 
-CORNER = 5.0
+CORNER = 6.0
 """How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
 
 
@@ -319,16 +319,16 @@ ACTIVE_IDLE_OVER_W = 45.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.46, 1.29),
-        "own SMs, one fills": (0.54, 1.11),
+        "own SMs": (0.46, 1.28),
+        "own SMs, one fills": (0.54, 1.09),
         "none fills": (0.77, 1.39),
         "fills": (0.85, 1.2),
         "beside one that fills": (0.62, 1.69),
         "fills, guessed": (0.72, 1.61),
         "beside one that fills, guessed": (0.3, 2.46),
-        "fills, one limit": (0.78, 1.17),
+        "fills, one limit": (0.79, 1.17),
         "beside one that fills, one limit": (0.68, 1.53),
-        "fills, guessed, one limit": (0.78, 1.23),
+        "fills, guessed, one limit": (0.79, 1.24),
         "beside one that fills, guessed, one limit": (0.64, 1.65),
         "time-sliced": (0.81, 1.19),
     }
@@ -342,8 +342,8 @@ _SLICED_ELSEWHERE = (0.74, 1.48)
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.83, 1.15),
-        "own SMs, one fills": (0.92, 1.09),
+        "own SMs": (0.84, 1.15),
+        "own SMs, one fills": (0.91, 1.08),
         "none fills": (0.88, 1.19),
         "fills": (0.83, 1.03),
         "beside one that fills": (0.9, 1.09),
@@ -356,8 +356,8 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.74, 1.15),
-        "own SMs, one fills": (0.84, 1.06),
+        "own SMs": (0.74, 1.14),
+        "own SMs, one fills": (0.85, 1.06),
         "none fills": (0.84, 1.15),
         "fills": (0.95, 1.15),
         "beside one that fills": (0.87, 1.08),
@@ -854,6 +854,8 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     rates, powers_w, sm, dram, clocks = profile.at([*shares, WHOLE], *names).values()
     by_busy = WHOLE * _whole_active(profile) * rates / rates[-1]
     of_all = np.where(np.isnan(by_busy), [*shares, WHOLE], by_busy)
+    limit_w = profile.power_limit_w or math.inf
+    most_mhz = np.fmax.reduce(profile.values["sm_clock_mhz"])
     is_read, sm = not math.isnan(sm[-1]), np.where(np.isnan(sm), of_all, sm) / WHOLE
     active = np.fmax(sm, dram / WHOLE)
     ones, serving = np.ones(len(shares)), profile.serving
@@ -892,7 +894,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             *kernels,
             (profile.kernels is None) * ones,
             (1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT) * ones,
-            without_limit_w(profile, powers_w, clocks)[:-1],
+            without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),
         ]
     )
 
