@@ -10,12 +10,12 @@ that was measured at its limit; higher limits are unknown.
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from advisor.core.gpu import Split
+from advisor.core.gpu import ALL_GPUS, Split
 from advisor.core.objectives import Interval
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
@@ -63,13 +63,17 @@ def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | flo
 
 @functools.lru_cache(maxsize=1024)  # copies of a job have one profile
 def under_limit(profile: Profile, limit_w: float) -> Profile:
-    """The job as a card with that limit would have measured it; as it is where none is lower.
+    """The job as a card with that limit would have measured it: as it is where that is no lower.
+
+    Of another limit `measured` says that it was asked for (`limit_warnings`).
 
     Raises:
         InputError: the limit is below half of that of the profile.
     """
     own_w = profile.power_limit_w
-    if own_w is None or limit_w > own_w - SAME_W:
+    if own_w is None or limit_w > own_w + SAME_W:
+        return replace(profile, measured=profile)
+    if limit_w > own_w - SAME_W:
         return profile
     if limit_w < LEAST * own_w:
         raise InputError(
@@ -95,6 +99,32 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
     )
 
 
+def lowered_w(profile: Profile) -> float | None:
+    """The limit that a profile was brought to; None: to no lower one."""
+    known = profile.measured
+    return profile.power_limit_w if known and profile.power_limit_w != known.power_limit_w else None
+
+
+def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
+    """What nobody has measured of jobs that were asked for under another limit."""
+    for profile in (p for p in profiles if p.measured):
+        if (lower_w := lowered_w(profile)) is not None:
+            yield (
+                f"no job was measured at a power limit of {lower_w:g} W: speeds there follow from "
+                "traces of other cards"
+            )
+        elif profile.power_limit_w is None:
+            yield (
+                f"under which power limit {profile.job} was profiled is not known, so another one "
+                f"changes nothing: advisor profile {profile.job}"
+            )
+        else:
+            yield (
+                f"{profile.job} was not measured above a power limit of "
+                f"{profile.power_limit_w:g} W, so this is for that one"
+            )
+
+
 class LimitPredictor:
     """Predicts for a card with a lower power limit than the profiles were measured under."""
 
@@ -110,12 +140,19 @@ class LimitPredictor:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order; profiles are `brought` ones.
 
-        Jobs together slow down as their watts say, and each alone as its own do.
+        Jobs together slow down as their watts say, and each alone as its own do. Of several
+        GPUs the one that draws most decides, by what its jobs draw alone.
         """
         known = [self._measured[profile] for profile in profiles]
         found = self._predictor.predict(known, splits)
-        own_w = float(known[0].power_limit_w or np.inf)
-        together = speed_left(self._limit_w, found.power_w, own_w)
+        own_w = min(profile.power_limit_w or np.inf for profile in known)
+        seats = np.array([split.gpus or (ALL_GPUS,) * len(known) for split in splits]).T
+        alone_w = np.array([[profile.values["power_w"][-1]] for profile in known])
+        gpus = max(profile.gpus for profile in known)
+        each = [((seats == ALL_GPUS) | (seats == gpu)) * alone_w for gpu in range(gpus)]
+        of_gpus_w = np.sum(each, axis=1)
+        most_w = found.power_w * of_gpus_w.max(axis=0) / of_gpus_w.sum(axis=0)
+        together = speed_left(self._limit_w, np.minimum(most_w, own_w), own_w)
         solo = solo_of(profiles)
         alone = [rate / was for (rate, *_), (was, *_) in zip(solo, found.solo, strict=True)]
         apart = np.array([split.sharing == "exclusive" for split in splits])
@@ -124,7 +161,7 @@ class LimitPredictor:
             found,
             solo=solo,
             speeds=np.minimum(found.speeds * part, np.maximum(found.speeds, 1.0)),
-            power_w=np.minimum(found.power_w, self._limit_w),
+            power_w=np.minimum(found.power_w, gpus * self._limit_w),
             latencies_p99_ms=found.latencies_p99_ms / part,
         )
 

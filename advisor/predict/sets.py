@@ -797,6 +797,11 @@ class JobsAlone:
         """As `could`, where the driver gives them equal turns."""
         return np.minimum(self.reach, self.rate * turns(self, self.turns_kept))
 
+    def together_w(self, could: Floats) -> Floats:
+        """What all would draw under MPS without the power limit; shape (ways,)."""
+        kept = self.kept(np.minimum(could, self.rate))
+        return power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), in_turns=False)
+
     def clocks(self, could: Floats, limit_w: float) -> Floats:
         """Part of its clock alone that the power limit leaves each job that has a limit of SMs.
 
@@ -805,9 +810,7 @@ class JobsAlone:
         """
         if math.isinf(limit_w):
             return np.ones_like(could)
-        kept = self.kept(np.minimum(could, self.rate))
-        wanted_w = power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), in_turns=False)
-        left = speed_left(limit_w, wanted_w, limit_w)
+        left = speed_left(limit_w, self.together_w(could), limit_w)
         own = speed_left(limit_w, self.wanted_w, limit_w)
         is_limited = (self.share > 0) & (self.share < WHOLE)
         return np.where(is_limited, np.minimum(1.0, left / own), 1.0)
