@@ -18,7 +18,7 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, is_served, memory_unknown, risks
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
-from advisor.predict.power_limit import SAME_W, speed_left
+from advisor.predict.power_limit import speed_left
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import MEASURED_ON, alone_at
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
@@ -133,11 +133,11 @@ def _supply(decision: Decision) -> Iterator[str]:
     jobs = alone_at([q.measured or q for q in decision.profiles], np.array([p.split.shares]).T)
     wanted_w, dram = float(jobs.together_w(jobs.could)[0]), WHOLE * float(jobs.dram.sum())
     limit_w = min(q.power_limit_w or math.inf for q in decision.profiles)
-    if wanted_w > limit_w + SAME_W:
-        lost = 1 - float(speed_left(limit_w, wanted_w, limit_w))
+    if wanted_w > limit_w:
+        left = float(speed_left(limit_w, wanted_w, limit_w))
         yield (
             f"all would draw {wanted_w:.0f} W: at the limit of {limit_w:.0f} W the clock falls by "
-            f"{percent(lost)}"
+            f"{percent(1 - left)}"
         )
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (

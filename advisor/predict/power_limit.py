@@ -25,7 +25,7 @@ from advisor.wire.answers import LowerLimit
 
 FIXED, EXPONENT = 0.35, 0.25
 
-SLOWDOWNS = 0.4, 2.1
+_SLOWDOWNS = 0.4, 2.1
 """Of the speed lost, for each 1 that is said, in 90 % of the points of these traces."""
 
 LEAST = 0.5
@@ -36,10 +36,10 @@ KEPT = 0.95
 
 STEP_W = 5.0
 
-SAME_W = 1.0
+_SAME_W = 1.0
 """By which two limits differ that are the same."""
 
-WORTH = 0.03
+_WORTH = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
 
 # Of the highest: the lowest that a bundled window at the limit had is 0.68.
@@ -71,9 +71,9 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
         InputError: the limit is below half of that of the profile.
     """
     own_w = profile.power_limit_w
-    if own_w is None or limit_w > own_w + SAME_W:
+    if own_w is None or limit_w > own_w + _SAME_W:
         return replace(profile, measured=profile)
-    if limit_w > own_w - SAME_W:
+    if limit_w > own_w - _SAME_W:
         return profile
     if limit_w < LEAST * own_w:
         raise InputError(
@@ -81,19 +81,18 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
             why=f"it was profiled under {own_w:g} W, and limits are known down to half of that",
             fix=f"profile it under that limit: advisor profile {profile.job}",
         )
-    values = profile.values
-    left = speed_left(limit_w, values["power_w"], own_w)
+    left = speed_left(limit_w, profile.values["power_w"], own_w)
     doubt = np.zeros((2, len(left))) if profile.doubt is None else profile.doubt
     # The range of lost speed is for 90 %, so 3.3 standard deviations wide.
-    of_form = (max(SLOWDOWNS) - min(SLOWDOWNS)) / 3.3 * (1 - left)
+    of_form = (max(_SLOWDOWNS) - min(_SLOWDOWNS)) / 3.3 * (1 - left)
     return replace(
         profile,
         power_limit_w=limit_w,
         measured=profile,
         values={
-            **values,
-            **{name: values[name] * left for name in ("rate", "sm_clock_mhz")},
-            "power_w": np.minimum(values["power_w"], limit_w),
+            **profile.values,
+            **{name: profile.values[name] * left for name in ("rate", "sm_clock_mhz")},
+            "power_w": np.minimum(profile.values["power_w"], limit_w),
         },
         doubt=np.array([np.hypot(doubt[0], of_form), doubt[1]]),
     )
@@ -108,21 +107,15 @@ def lowered_w(profile: Profile) -> float | None:
 def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
     """What nobody has measured of jobs that were asked for under another limit."""
     for profile in (p for p in profiles if p.measured):
-        if (lower_w := lowered_w(profile)) is not None:
-            yield (
-                f"no job was measured at a power limit of {lower_w:g} W: speeds there follow from "
-                "traces of other cards"
-            )
-        elif profile.power_limit_w is None:
-            yield (
-                f"under which power limit {profile.job} was profiled is not known, so another one "
-                f"changes nothing: advisor profile {profile.job}"
-            )
-        else:
-            yield (
-                f"{profile.job} was not measured above a power limit of "
-                f"{profile.power_limit_w:g} W, so this is for that one"
-            )
+        limit_w = profile.power_limit_w
+        under = "a power limit that was not read" if limit_w is None else f"{limit_w:g} W"
+        yield (
+            f"no job was measured at a power limit of {under}: speeds there follow from traces of "
+            "other cards"
+            if lowered_w(profile)
+            else f"{profile.job} was profiled under {under}, so this is for that limit: nothing "
+            f"was measured above it (advisor profile {profile.job})"
+        )
 
 
 class LimitPredictor:
@@ -149,8 +142,8 @@ class LimitPredictor:
         seats = np.array([split.gpus or (ALL_GPUS,) * len(known) for split in splits]).T
         alone_w = np.array([[profile.values["power_w"][-1]] for profile in known])
         gpus = max(profile.gpus for profile in known)
-        each = [((seats == ALL_GPUS) | (seats == gpu)) * alone_w for gpu in range(gpus)]
-        of_gpus_w = np.sum(each, axis=1)
+        there = np.array([(seats == ALL_GPUS) | (seats == gpu) for gpu in range(gpus)])
+        of_gpus_w = (there * alone_w).sum(axis=1)
         most_w = found.power_w * of_gpus_w.max(axis=0) / of_gpus_w.sum(axis=0)
         together = speed_left(self._limit_w, np.minimum(most_w, own_w), own_w)
         solo = solo_of(profiles)
@@ -189,14 +182,13 @@ def lower_limit(
     saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
     saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
     best = int(saved.argmax())
-    if saved[best] < WORTH:
+    if saved[best] < _WORTH:
         return None
     part, lost = limits_w[best] / power_w, 1 - left[best]
-    lefts = [float(1 - lost * factor) for factor in (1.0, *reversed(SLOWDOWNS))]
-    low, high = lefts[1:]
+    expected, low, high = (float(1 - lost * by) for by in (1.0, *reversed(_SLOWDOWNS)))
     return LowerLimit(
         jobs=tuple(profile.job for profile in profiles),
         power_limit_w=float(limits_w[best]),
-        energy_saved=Interval(*(float(1 - part / left) for left in (lefts[0], low, high))),
-        longer=Interval(*(1 / left - 1 for left in (lefts[0], high, low))),
+        energy_saved=Interval(*(float(1 - part / left) for left in (expected, low, high))),
+        longer=Interval(*(1 / left - 1 for left in (expected, high, low))),
     )

@@ -52,8 +52,16 @@ def test_limits_that_are_not_lower_change_nothing_and_those_far_below_are_refuse
     known = profile("a")
     assert under_limit(known, 700.4) is known
     for asked, limit_w, told in (
-        (known, 900.0, "a was not measured above a power limit of 700 W, so this is for that one"),
-        (profile("a", power_limit_w=None), 300.0, "a was profiled is not known"),
+        (
+            known,
+            900.0,
+            "a was profiled under 700 W, so this is for that limit: nothing was measured above",
+        ),
+        (
+            profile("a", power_limit_w=None),
+            300.0,
+            "a was profiled under a power limit that was not read",
+        ),
         (known, 500.0, "no job was measured at a power limit of 500 W"),
     ):
         found = under_limit(asked, limit_w)
