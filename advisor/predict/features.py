@@ -148,13 +148,13 @@ def physical_power_w(sides: Sequence[Side]) -> Floats:
     return np.minimum(demanded_power_w(sides), power_limit_w(sides))
 
 
-def bandwidth_factor(sides: Sequence[Side]) -> Floats:
+def _bandwidth_factor(sides: Sequence[Side]) -> Floats:
     """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
     demand = _summed(sides, "dram_active_percent")
     return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
 
 
-def power_factor(sides: Sequence[Side]) -> Floats:
+def _power_factor(sides: Sequence[Side]) -> Floats:
     """Part of the speed that the power limit leaves, at most 1; (n,).
 
     The root of the dynamic power that there is, a prior that stands for what else two jobs take
@@ -180,7 +180,7 @@ def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
 @functools.lru_cache(maxsize=16)
 def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     """What the GPU has for all of them."""
-    bandwidth, power = bandwidth_factor(sides), power_factor(sides)
+    bandwidth, power = _bandwidth_factor(sides), _power_factor(sides)
     return {
         "bandwidth_factor": bandwidth,
         "power_factor": power,

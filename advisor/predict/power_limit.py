@@ -98,12 +98,6 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
     )
 
 
-def lowered_w(profile: Profile) -> float | None:
-    """The limit that a profile was brought to; None: to no lower one."""
-    known = profile.measured
-    return profile.power_limit_w if known and profile.power_limit_w != known.power_limit_w else None
-
-
 def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
     """What nobody has measured of jobs that were asked for under another limit."""
     for profile in (p for p in profiles if p.measured):
@@ -112,7 +106,7 @@ def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
         yield (
             f"no job was measured at a power limit of {under}: speeds there follow from traces of "
             "other cards"
-            if lowered_w(profile)
+            if profile.lowered_w
             else f"{profile.job} was profiled under {under}, so this is for that limit: nothing "
             f"was measured above it (advisor profile {profile.job})"
         )

@@ -45,7 +45,7 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.power_limit import LimitPredictor, limit_warnings, lowered_w
+from advisor.predict.power_limit import LimitPredictor, limit_warnings
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Floats, Profile, hold_several
 from advisor.predict.sets import AnyWay, has_short_blocks
@@ -328,7 +328,7 @@ class Conditions:
             else p
             for p in profiles
         )
-        lower_w = min(filter(None, map(lowered_w, profiles)), default=None)
+        lower_w = min(filter(None, (p.lowered_w for p in profiles)), default=None)
         profiles = tuple(
             replace(p.measured, active_idle_power_w=p.active_idle_power_w, kernels=p.kernels)
             if p.measured

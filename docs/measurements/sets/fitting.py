@@ -37,9 +37,6 @@ Fit = Callable[[Sequence[Row]], Kept]
 Watts = Callable[[Row, Floats], Floats]
 """Of a set whose jobs keep so much of their speed; shape (ways,)."""
 
-MOST_MHZ = 1980.0
-"""Of both GPU models."""
-
 OVER_W, FULLERS = np.arange(20.0, 121.0, 5.0), np.arange(9) / 20
 
 
@@ -67,8 +64,8 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
         waits=part.is_host or bursts,
     )
     could = part.base / whole_active if part.serves else part.base
-    power_w, clock = part.alone.power_w or 0.0, (part.alone.sm_clock_mhz or math.nan) / MOST_MHZ
-    wanted_w = without_limit_w(row.limit_w, power_w, clock)
+    power_w = part.alone.power_w or 0.0
+    wanted_w = without_limit_w(row.limit_w, power_w, (part.alone.sm_clock_mhz or math.nan) / 1980)
     kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could
@@ -109,11 +106,6 @@ def on_own_sms(corner: float | Floats) -> Kept:
 def by_turns(kept: float | Floats) -> Kept:
     """Time-sliced."""
     return lambda row: np.minimum(1.0, turns(alone(row), kept))
-
-
-def active(row: Row, of: str = "sm") -> Floats:
-    """Activity of SMs, or of DRAM; shape (jobs, 1)."""
-    return row.column(lambda part: part.activity(f"{of}_active_percent"))
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:
@@ -182,11 +174,6 @@ def fitted_watts(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
     """Constants of `drawn` with the smallest error: the first as if servers saved nothing."""
     over_w = _nearest(rows, kept, lambda ways: drawn(ways, 0.0), OVER_W)
     return over_w, _nearest(rows, kept, lambda ways: drawn(over_w, ways), FULLERS)
-
-
-def nothing_saved(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
-    """The same of a rule by which a server draws as much for each request as alone."""
-    return fitted_watts(rows, kept)[0], 0.0
 
 
 def _nearest(

@@ -16,7 +16,6 @@ from advisor.predict.power_limit import (
     LimitPredictor,
     limit_warnings,
     lower_limit,
-    lowered_w,
     speed_left,
     under_limit,
 )
@@ -66,7 +65,7 @@ def test_limits_that_are_not_lower_change_nothing_and_those_far_below_are_refuse
     ):
         found = under_limit(asked, limit_w)
         assert found.measured is asked
-        assert (lowered_w(found) is None) is (found.values is asked.values)
+        assert (found.lowered_w is None) is (found.values is asked.values)
         assert told in "".join(limit_warnings([found, asked]))
     with pytest.raises(InputError, match="limits are known down to half of that") as refused:
         under_limit(known, 340.0)
