@@ -60,9 +60,7 @@ def main() -> None:
         ]
         found[name] = [it for own, watts in all_w for it in left_out(own, rule(own), watts)]
     print_errors(rows, found)
-    print_clocks(
-        [row for row in rows if row.mode != "time-sliced" and row.is_at_limit and row.clock > 0]
-    )
+    print_clocks([row for row in rows if row.mode != "time-sliced" and row.is_at_limit])
     tables("held by the ranges of answers, %", held([*judged, *guessed]))
 
 
