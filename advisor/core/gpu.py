@@ -404,6 +404,12 @@ class MemoryFit:
         return None if self.most_mib is None or None in self.needs_mib else not self.is_too_much
 
 
+LIMIT_COMMANDS: dict[Vendor, str] = {
+    "nvidia": "nvidia-smi -pl",
+    "amd": "rocm-smi --setpoweroverdrive",
+}
+"""Set a power limit, in watts after it, as administrator."""
+
 UNIT_NAMES: dict[Vendor, str] = {"nvidia": "SMs", "amd": "CUs"}
 
 # Words of which AMD SMI's market names have one, such as "AMD Instinct MI300X".

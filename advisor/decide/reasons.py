@@ -1,8 +1,9 @@
 """Why a recommendation is what it is, and why jobs are not to share. Pure."""
 
-import functools
 import math
 from collections.abc import Iterator
+
+import numpy as np
 
 from advisor.core.gpu import ISOLATING, NINE, WHOLE, Share, read_bound
 from advisor.core.objectives import Interval
@@ -16,9 +17,10 @@ from advisor.decide.decision import (
     worst_violation,
 )
 from advisor.decide.limits import Request, is_served, memory_unknown, risks
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT, demanded_power_w, power_limit_w, side
-from advisor.predict.profiles import ACTIVE_IDLE_ABOVE, Profile, Serving, with_active_idle
-from advisor.predict.sets import ACTIVE_IDLE_OVER_W, MEASURED_ON
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT
+from advisor.predict.power_limit import speed_left
+from advisor.predict.profiles import Profile, Serving
+from advisor.predict.sets import MEASURED_ON, alone_at
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
 
@@ -128,24 +130,20 @@ def _supply(decision: Decision) -> Iterator[str]:
     p = decision.chosen.prediction
     if p.split.sharing in ISOLATING or p.split.gpus:
         return
-    demanded_w, limit_w, dram = _demand(decision.profiles, p.split.shares)
-    if demanded_w > limit_w:
-        yield f"all would draw {demanded_w:.0f} W: the limit of {limit_w:.0f} W slows them"
+    jobs = alone_at([q.measured or q for q in decision.profiles], np.array([p.split.shares]).T)
+    wanted_w, dram = float(jobs.together_w(jobs.could)[0]), WHOLE * float(jobs.dram.sum())
+    limit_w = min(q.power_limit_w or math.inf for q in decision.profiles)
+    if wanted_w > limit_w:
+        left = float(speed_left(limit_w, wanted_w, limit_w))
+        yield (
+            f"all would draw {wanted_w:.0f} W: at the limit of {limit_w:.0f} W the clock falls by "
+            f"{percent(1 - left)}"
+        )
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (
             f"together they want {dram:.0f} % of the memory bandwidth, of which "
             f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
         )
-
-
-@functools.lru_cache(maxsize=1024)
-def _demand(profiles: tuple[Profile, ...], shares: tuple[float, ...]) -> tuple[float, float, float]:
-    """Power that all would draw, the limit of the GPU, and memory bandwidth that they want."""
-    above_w = {ACTIVE_IDLE_ABOVE: ACTIVE_IDLE_OVER_W}
-    known = [with_active_idle(profile, above_w) for profile in profiles]
-    sides = [side(profile, [share]) for profile, share in zip(known, shares, strict=True)]
-    dram = sum(one.readings["dram_active_percent"][0] for one in sides)
-    return float(demanded_power_w(sides)[0]), power_limit_w(sides), float(dram)
 
 
 def _starved(decision: Decision) -> Iterator[str]:

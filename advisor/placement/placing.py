@@ -380,6 +380,7 @@ class _ManyAlone:
         """
         alone = self.alone.seated(sets.T, level)
         could = alone.could
+        could = could * alone.clocks(could, self.limit_w)
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
         off = np.log(alone.speed_ends(alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]

@@ -10,13 +10,14 @@ that was measured at its limit; higher limits are unknown.
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from advisor.core.gpu import Split
+from advisor.core.gpu import ALL_GPUS, Split
 from advisor.core.objectives import Interval
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions, Predictor, solo_of
 from advisor.predict.profiles import Floats, Profile
@@ -24,7 +25,7 @@ from advisor.wire.answers import LowerLimit
 
 FIXED, EXPONENT = 0.35, 0.25
 
-SLOWDOWNS = 0.4, 2.1
+_SLOWDOWNS = 0.4, 2.1
 """Of the speed lost, for each 1 that is said, in 90 % of the points of these traces."""
 
 LEAST = 0.5
@@ -35,11 +36,14 @@ KEPT = 0.95
 
 STEP_W = 5.0
 
-SAME_W = 1.0
+_SAME_W = 1.0
 """By which two limits differ that are the same."""
 
-WORTH = 0.03
+_WORTH = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
+
+# Of the highest: the lowest that a bundled window at the limit had is 0.68.
+_LEAST_CLOCK = 0.5
 
 
 def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: float) -> Floats:
@@ -50,15 +54,26 @@ def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: f
     return left
 
 
+def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
+    """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
+    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
+    return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
+
+
 @functools.lru_cache(maxsize=1024)  # copies of a job have one profile
 def under_limit(profile: Profile, limit_w: float) -> Profile:
-    """The job as a card with that limit would have measured it; as it is where none is lower.
+    """The job as a card with that limit would have measured it: as it is where that is no lower.
+
+    Of another limit `measured` says that it was asked for (`limit_warnings`).
 
     Raises:
         InputError: the limit is below half of that of the profile.
     """
     own_w = profile.power_limit_w
-    if own_w is None or limit_w > own_w - SAME_W:
+    if own_w is None or limit_w > own_w + _SAME_W:
+        return replace(profile, measured=profile)
+    if limit_w > own_w - _SAME_W:
         return profile
     if limit_w < LEAST * own_w:
         raise InputError(
@@ -66,22 +81,35 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
             why=f"it was profiled under {own_w:g} W, and limits are known down to half of that",
             fix=f"profile it under that limit: advisor profile {profile.job}",
         )
-    values = profile.values
-    left = speed_left(limit_w, values["power_w"], own_w)
+    left = speed_left(limit_w, profile.values["power_w"], own_w)
     doubt = np.zeros((2, len(left))) if profile.doubt is None else profile.doubt
     # The range of lost speed is for 90 %, so 3.3 standard deviations wide.
-    of_form = (max(SLOWDOWNS) - min(SLOWDOWNS)) / 3.3 * (1 - left)
+    of_form = (max(_SLOWDOWNS) - min(_SLOWDOWNS)) / 3.3 * (1 - left)
     return replace(
         profile,
         power_limit_w=limit_w,
         measured=profile,
         values={
-            **values,
-            **{name: values[name] * left for name in ("rate", "sm_clock_mhz")},
-            "power_w": np.minimum(values["power_w"], limit_w),
+            **profile.values,
+            **{name: profile.values[name] * left for name in ("rate", "sm_clock_mhz")},
+            "power_w": np.minimum(profile.values["power_w"], limit_w),
         },
         doubt=np.array([np.hypot(doubt[0], of_form), doubt[1]]),
     )
+
+
+def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
+    """What nobody has measured of jobs that were asked for under another limit."""
+    for profile in (p for p in profiles if p.measured):
+        limit_w = profile.power_limit_w
+        under = "a power limit that was not read" if limit_w is None else f"{limit_w:g} W"
+        yield (
+            f"no job was measured at a power limit of {under}: speeds there follow from traces of "
+            "other cards"
+            if profile.lowered_w
+            else f"{profile.job} was profiled under {under}, so this is for that limit: nothing "
+            f"was measured above it (advisor profile {profile.job})"
+        )
 
 
 class LimitPredictor:
@@ -99,12 +127,19 @@ class LimitPredictor:
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order; profiles are `brought` ones.
 
-        Jobs together slow down as their watts say, and each alone as its own do.
+        Jobs together slow down as their watts say, and each alone as its own do. Of several
+        GPUs the one that draws most decides, by what its jobs draw alone.
         """
         known = [self._measured[profile] for profile in profiles]
         found = self._predictor.predict(known, splits)
-        own_w = float(known[0].power_limit_w or np.inf)
-        together = speed_left(self._limit_w, found.power_w, own_w)
+        own_w = min(profile.power_limit_w or np.inf for profile in known)
+        seats = np.array([split.gpus or (ALL_GPUS,) * len(known) for split in splits]).T
+        alone_w = np.array([[profile.values["power_w"][-1]] for profile in known])
+        gpus = max(profile.gpus for profile in known)
+        there = np.array([(seats == ALL_GPUS) | (seats == gpu) for gpu in range(gpus)])
+        of_gpus_w = (there * alone_w).sum(axis=1)
+        most_w = found.power_w * of_gpus_w.max(axis=0) / of_gpus_w.sum(axis=0)
+        together = speed_left(self._limit_w, np.minimum(most_w, own_w), own_w)
         solo = solo_of(profiles)
         alone = [rate / was for (rate, *_), (was, *_) in zip(solo, found.solo, strict=True)]
         apart = np.array([split.sharing == "exclusive" for split in splits])
@@ -113,7 +148,7 @@ class LimitPredictor:
             found,
             solo=solo,
             speeds=np.minimum(found.speeds * part, np.maximum(found.speeds, 1.0)),
-            power_w=np.minimum(found.power_w, self._limit_w),
+            power_w=np.minimum(found.power_w, gpus * self._limit_w),
             latencies_p99_ms=found.latencies_p99_ms / part,
         )
 
@@ -141,14 +176,13 @@ def lower_limit(
     saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
     saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
     best = int(saved.argmax())
-    if saved[best] < WORTH:
+    if saved[best] < _WORTH:
         return None
     part, lost = limits_w[best] / power_w, 1 - left[best]
-    lefts = [float(1 - lost * factor) for factor in (1.0, *reversed(SLOWDOWNS))]
-    low, high = lefts[1:]
+    expected, low, high = (float(1 - lost * by) for by in (1.0, *reversed(_SLOWDOWNS)))
     return LowerLimit(
         jobs=tuple(profile.job for profile in profiles),
         power_limit_w=float(limits_w[best]),
-        energy_saved=Interval(*(float(1 - part / left) for left in (lefts[0], low, high))),
-        longer=Interval(*(1 / left - 1 for left in (lefts[0], high, low))),
+        energy_saved=Interval(*(float(1 - part / left) for left in (expected, low, high))),
+        longer=Interval(*(1 / left - 1 for left in (expected, high, low))),
     )

@@ -167,7 +167,7 @@ class Profile:
         idle_power_w: Power before the job started.
         active_idle_power_w: Power with jobs open on the GPU and none at work; NaN if not known.
         power_limit_w: Enforced limit; None if not known.
-        measured: The profile as it was measured, where `power_limit_w` is a lower one than there.
+        measured: The profile as it was measured, where another limit was asked for.
         memory_used_mib: Most GPU memory used at any share; None if not known.
         shares: Percent, ascending, the last one 100; shape (shares,).
         values: Each of `COLUMNS` over the shares, shape (shares,); NaN where it was not measured.
@@ -252,6 +252,12 @@ class Profile:
     def whole_gpu_power_w(self) -> float:
         """Power at 100 %, of all GPUs that the job holds."""
         return self.gpus * float(self.values["power_w"][-1])
+
+    @property
+    def lowered_w(self) -> float | None:
+        """The limit that it was brought to; None: to no lower one."""
+        own_w = self.measured.power_limit_w if self.measured else self.power_limit_w
+        return None if self.power_limit_w == own_w else self.power_limit_w
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:

@@ -25,6 +25,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
+from advisor.predict.power_limit import speed_left, without_limit_w
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -127,7 +128,7 @@ def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
     return found
 
 
-CORNER = 5.0
+CORNER = 6.0
 """How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
 
 
@@ -318,16 +319,16 @@ ACTIVE_IDLE_OVER_W = 45.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.46, 1.29),
-        "own SMs, one fills": (0.54, 1.11),
+        "own SMs": (0.46, 1.28),
+        "own SMs, one fills": (0.54, 1.09),
         "none fills": (0.77, 1.39),
         "fills": (0.85, 1.2),
         "beside one that fills": (0.62, 1.69),
         "fills, guessed": (0.72, 1.61),
         "beside one that fills, guessed": (0.3, 2.46),
-        "fills, one limit": (0.78, 1.17),
+        "fills, one limit": (0.79, 1.17),
         "beside one that fills, one limit": (0.68, 1.53),
-        "fills, guessed, one limit": (0.78, 1.23),
+        "fills, guessed, one limit": (0.79, 1.24),
         "beside one that fills, guessed, one limit": (0.64, 1.65),
         "time-sliced": (0.81, 1.19),
     }
@@ -341,8 +342,8 @@ _SLICED_ELSEWHERE = (0.74, 1.48)
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.83, 1.15),
-        "own SMs, one fills": (0.92, 1.09),
+        "own SMs": (0.84, 1.15),
+        "own SMs, one fills": (0.91, 1.08),
         "none fills": (0.88, 1.19),
         "fills": (0.83, 1.03),
         "beside one that fills": (0.9, 1.09),
@@ -355,8 +356,8 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.74, 1.15),
-        "own SMs, one fills": (0.84, 1.06),
+        "own SMs": (0.74, 1.14),
+        "own SMs, one fills": (0.85, 1.06),
         "none fills": (0.84, 1.15),
         "fills": (0.95, 1.15),
         "beside one that fills": (0.87, 1.08),
@@ -516,8 +517,10 @@ class SetPredictor:
             own = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
             classes = np.where(below.any(axis=0), own, classes)
         could = np.where(in_turns, alone.in_turns, could)
-        longer = np.where(in_turns, alone.later(), TAILS.longer(alone))
-        kept, limit_w = alone.kept(np.minimum(could, alone.rate)), _limit_w(profiles)
+        longer, limit_w = np.where(in_turns, alone.later(), TAILS.longer(alone)), _limit_w(profiles)
+        is_even = in_turns | below.any(axis=0)
+        could = could * np.where(is_even, 1.0, alone.clocks(could, limit_w))
+        kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), in_turns=in_turns
         )
@@ -694,6 +697,7 @@ class JobsAlone:
         hold_s: That it keeps others off.
         guessed: 1 where kernels are not known.
         turns_kept: As `TURNS_KEPT`, of its card.
+        wanted_w: What it would draw without the power limit.
     """
 
     share: Floats
@@ -713,6 +717,7 @@ class JobsAlone:
     hold_s: Floats
     guessed: Floats
     turns_kept: Floats
+    wanted_w: Floats
 
     def where(self, seated: npt.NDArray[np.bool_]) -> "JobsAlone":
         """Those that are seated, (jobs, ways); in the other places are empty seats."""
@@ -730,6 +735,7 @@ class JobsAlone:
         return replace(
             self,
             power_w=self.power_w - (1 - part) * over_w,
+            wanted_w=self.wanted_w - (1 - part) * np.maximum(0.0, self.wanted_w - self.idle_w),
             **{name: getattr(self, name) * part for name in ("rate", "reach")},
             **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
         )
@@ -791,6 +797,24 @@ class JobsAlone:
         """As `could`, where the driver gives them equal turns."""
         return np.minimum(self.reach, self.rate * turns(self, self.turns_kept))
 
+    def together_w(self, could: Floats) -> Floats:
+        """What all would draw under MPS without the power limit; shape (ways,)."""
+        kept = self.kept(np.minimum(could, self.rate))
+        return power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), in_turns=False)
+
+    def clocks(self, could: Floats, limit_w: float) -> Floats:
+        """Part of its clock alone that the power limit leaves each job that has a limit of SMs.
+
+        All have one clock, by what they want together. A job without a limit waits for kernels of
+        others, whose time was measured at the limit: of those no loss was found.
+        """
+        if math.isinf(limit_w):
+            return np.ones_like(could)
+        left = speed_left(limit_w, self.together_w(could), limit_w)
+        own = speed_left(limit_w, self.wanted_w, limit_w)
+        is_limited = (self.share > 0) & (self.share < WHOLE)
+        return np.where(is_limited, np.minimum(1.0, left / own), 1.0)
+
     def later(self, turn_ms: float = TURN_MS) -> Floats:
         """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
 
@@ -829,10 +853,12 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
 @functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
-    names = "rate", "power_w", "sm_active_percent", "dram_active_percent"
-    rates, powers_w, sm, dram = profile.at([*shares, WHOLE], *names).values()
+    names = "rate", "power_w", "sm_active_percent", "dram_active_percent", "sm_clock_mhz"
+    rates, powers_w, sm, dram, clocks = profile.at([*shares, WHOLE], *names).values()
     by_busy = WHOLE * _whole_active(profile) * rates / rates[-1]
     of_all = np.where(np.isnan(by_busy), [*shares, WHOLE], by_busy)
+    limit_w = profile.power_limit_w or math.inf
+    most_mhz = np.fmax.reduce(profile.values["sm_clock_mhz"])
     is_read, sm = not math.isnan(sm[-1]), np.where(np.isnan(sm), of_all, sm) / WHOLE
     active = np.fmax(sm, dram / WHOLE)
     ones, serving = np.ones(len(shares)), profile.serving
@@ -871,6 +897,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             *kernels,
             (profile.kernels is None) * ones,
             (1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT) * ones,
+            without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),
         ]
     )
 

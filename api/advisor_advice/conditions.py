@@ -45,7 +45,7 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.power_limit import LimitPredictor
+from advisor.predict.power_limit import LimitPredictor, limit_warnings
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import Floats, Profile, hold_several
 from advisor.predict.sets import AnyWay, has_short_blocks
@@ -328,7 +328,7 @@ class Conditions:
             else p
             for p in profiles
         )
-        lower_w = min((p.power_limit_w or math.inf for p in profiles if p.measured), default=None)
+        lower_w = min(filter(None, (p.lowered_w for p in profiles)), default=None)
         profiles = tuple(
             replace(p.measured, active_idle_power_w=p.active_idle_power_w, kernels=p.kernels)
             if p.measured
@@ -386,11 +386,7 @@ class Conditions:
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
-        if lower := [p for p in profiles if p.measured]:
-            yield (
-                f"no job was measured at a power limit of {lower[0].power_limit_w:g} W: speeds "
-                "there follow from traces of other cards"
-            )
+        yield from dict.fromkeys(limit_warnings(profiles))
         beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
         for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
             yield f"of {job} also {beside[job]} launches beside profiled jobs tell"

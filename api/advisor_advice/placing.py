@@ -354,7 +354,7 @@ def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
 
 
 def _at_the_power_limit(plan: Plan) -> Iterator[str]:
-    """Predicted watts are cut off there, and the speeds of sets are not lowered with the clock.
+    """Predicted watts are cut off there, and of jobs without limits the clock takes nothing.
 
     How many of their jobs fell below: docs/measurements/placement.md, on three cards.
     """

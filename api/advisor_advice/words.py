@@ -8,6 +8,7 @@ from advisor.core.gpu import (
     ADVISED_JOBS,
     ALL_GPUS,
     ISOLATING,
+    LIMIT_COMMANDS,
     MOST_GPUS,
     PRIORITY,
     UNIT_NAMES,
@@ -89,9 +90,6 @@ def first_lines(given: ModelAdvice) -> Said:
     )
 
 
-_LOWER_LIMIT = {"nvidia": "nvidia-smi -pl WATTS", "amd": "rocm-smi --setpoweroverdrive WATTS"}
-
-
 def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
     """What a lower power limit would save, and how it is set."""
     alike: dict[str, list[str]] = {}
@@ -103,8 +101,8 @@ def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
         alike.setdefault(text, []).extend(one.jobs)
     if alike:
         each = "; ".join(text if d.choice else f"{listed(of)} {text}" for text, of in alike.items())
-        how = _LOWER_LIMIT[vendor_of(d.profiles[0].gpu_model)]
-        yield "Limit", f"{each}; not measured here: {how}, as administrator"
+        how = LIMIT_COMMANDS[vendor_of(d.profiles[0].gpu_model)]
+        yield "Limit", f"{each}; not measured here: {how} WATTS, as administrator"
 
 
 def basis(

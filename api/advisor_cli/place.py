@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
-from advisor.core.gpu import Split
+from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
 from advisor.core.wording import count_of, less_or_more
 from advisor.decide.reasons import percent
@@ -328,7 +328,7 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
         yield (
             "Limit",
             f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
-            f"nvidia-smi -pl {limit_w:.0f}, as administrator",
+            f"{LIMIT_COMMANDS[vendor_of(found.gpus[0].gpu_model)]} {limit_w:.0f}, as administrator",
         )
     yield (
         "Against",

@@ -152,8 +152,10 @@ def main() -> None:
         "| refused | held, % | chance, % | held, % | chance of p99s, % | held, % |"
     )
     print(f"|---|{'--:|' * 12}")
-    for kind, which in by_kind(found):
-        print(f"| {kind} | {' | '.join(cells([found[n][1] for n in which]))} |")
+    kinds = [kind_of(of_set.profiles) for of_set, _ in found]
+    for kind in (*sorted({*kinds}), "all"):
+        which = [a for (_, a), own in zip(found, kinds, strict=True) if kind in (own, "all")]
+        print(f"| {kind} | {' | '.join(cells(which))} |")
     offered = [answer.held for _, answer in found if answer.held]
     print(f"\n{sum(not all(held) for held in offered)} of {len(offered)} offers broke a limit")
     model = Registry(settings.home / "models").open_champion()
@@ -179,14 +181,6 @@ def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyWay]]
         predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
         yield Measured(gpu_model, jobs, profiles, ways, held), predictor
     print(f"{without_profile} sets have a job without a profile on that GPU model\n")
-
-
-def by_kind(found: Sequence[tuple["Measured", "Answer"]]) -> Iterator[tuple[str, list[int]]]:
-    """Numbers of the sets of each kind, and of all."""
-    kinds = [kind_of(of_set.profiles) for of_set, _ in found]
-    for kind in sorted({*kinds}):
-        yield kind, [n for n, own in enumerate(kinds) if own == kind]
-    yield "all", [*range(len(found))]
 
 
 def profiles_of(
@@ -274,10 +268,10 @@ def judged(
     of: Measured, choice: Split | None, refused: Iterable[Split], chances: Iterable[Chance] = ()
 ) -> Answer:
     """A choice and what may break a limit, by what was measured."""
-    held = of.held
+    held, saved = of.held, {s: statistics.fmean(w.saved for w in own) for s, own in of.ways.items()}
     return Answer(
-        saved=saved(of.ways[choice]) if choice else 0.0,
-        best=max((0.0, *(saved(of.ways[split]) for split in held if all(held[split])))),
+        saved=saved[choice] if choice else 0.0,
+        best=max((0.0, *(saved[split] for split in held if all(held[split])))),
         held=held[choice] if choice else None,
         refused=tuple(all(held[split]) for split in refused if split in held),
         chances=tuple(chances),
@@ -333,11 +327,6 @@ def p99_chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) 
     return float(np.prod(chances)) if weights else math.nan
 
 
-def saved(windows: Iterable[Window]) -> float:
-    """Mean of the windows."""
-    return statistics.fmean(window.saved for window in windows)
-
-
 def held_limits(
     windows: Sequence[Window], profiles: Sequence[Profile], request: Request
 ) -> tuple[bool, bool]:
@@ -369,7 +358,7 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
     """Of a row."""
     yield str(len(answers))
     yield bracketed([(100 * a.saved, 1) for a in answers])
-    yield f"{mean(a.best for a in answers):.1f}"
+    yield f"{100 * statistics.fmean(a.best for a in answers):.1f}"
     offered = [a for a in answers if a.held is not None]
     yield str(len(offered))
     served = [a for a in offered if not any(math.isnan(chance[2]) for chance in a.chances)]
@@ -380,7 +369,7 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
     for column in range(4):
         known = [one[column] for a in answers for one in a.chances if not math.isnan(one[2])]
         values = [one[column] for a in answers for one in a.chances] if column < 2 else known
-        yield f"{mean(values):.0f}" if values else ""
+        yield f"{100 * statistics.fmean(values):.0f}" if values else ""
 
 
 def bracketed(sums: Sequence[tuple[float, float]]) -> str:
@@ -391,11 +380,6 @@ def bracketed(sums: Sequence[tuple[float, float]]) -> str:
     parts = draws[:, 0] / draws[:, 1]
     whole = sum(part for part, _ in sums) / sum(of for _, of in sums)
     return "{:.1f} [{:.1f} {:.1f}]".format(whole, *np.quantile(parts, [0.025, 0.975]))
-
-
-def mean(values: Iterable[float]) -> float:
-    """In percent."""
-    return 100 * statistics.fmean(values)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import LIMIT_COMMANDS, Gpu
 from advisor.errors import BusyError, InputError
 from advisor.files import gpu_lock, private_folder, read_plain, replace_file
 from advisor.settings import read_settings
@@ -29,8 +29,9 @@ def lowered(gpu: Gpu, limit_w: float, runtime_dir: Path) -> Generator[None]:
     if gpu.vendor != "nvidia" or len(gpu.each) > 1:
         raise InputError(
             f"the power limit of {gpu.model} is not set here",
-            why="it is for one NVIDIA GPU",
-            fix="set it by hand, and leave out --power-limit",
+            why="advisor sets that of one NVIDIA GPU",
+            fix=f"set it as administrator, {LIMIT_COMMANDS[gpu.vendor]} {limit_w:g}, and leave out "
+            "--power-limit: the limit of each card is read",
         )
     before_w, (least_w, most_w) = nvml.power_limits_w(gpu.uuid)
     if not least_w <= limit_w <= most_w:

@@ -10,8 +10,10 @@ import numpy as np
 from rows import Part, Row, known_busy
 
 from advisor.predict.kernels import Kernels, computes_in_bursts
+from advisor.predict.power_limit import without_limit_w
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
+    ACTIVE_IDLE_OVER_W,
     CLASSES,
     OF_SET,
     ROUND_ROBIN,
@@ -40,14 +42,14 @@ OVER_W, FULLERS = np.arange(20.0, 121.0, 5.0), np.arange(9) / 20
 
 def alone(row: Row, law: RoundRobin = ROUND_ROBIN, *, is_counted: bool = True) -> JobsAlone:
     """As the package takes the jobs of a row, shape (jobs, ways of the law)."""
-    jobs = [_alone(part, law, part.kernels if is_counted else None) for part in row.parts]
+    jobs = [_alone(row, part, law, part.kernels if is_counted else None) for part in row.parts]
     ways = np.atleast_1d(law.gaps).shape
     columns = ([np.broadcast_to(own, ways) for own in column] for column in zip(*jobs, strict=True))
     names = [field.name for field in fields(JobsAlone)]
     return JobsAlone(**dict(zip(names, map(np.array, columns), strict=True)))
 
 
-def _alone(part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
+def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
     whole, rate = part.whole, np.array([part.alone.rate])
     sm, dram = part.activity(), part.activity("dram_active_percent")
     whole_active = max(whole.sm_active_percent or 0.0, whole.dram_active_percent or 0.0) / 100
@@ -62,11 +64,22 @@ def _alone(part: Part, law: RoundRobin, counted: Kernels | None) -> list[Any]:
         waits=part.is_host or bursts,
     )
     could = part.base / whole_active if part.serves else part.base
-    of_gpu = part.alone.power_w or 0.0, sm, dram
-    kind = float(part.fills), float(part.serves), 0.0, float(bursts), math.inf
+    power_w = part.alone.power_w or 0.0
+    wanted_w = without_limit_w(row.limit_w, power_w, (part.alone.sm_clock_mhz or math.nan) / 1980)
+    kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could
-    return [*of_share, *of_gpu, *kind, busy, *kernels, float(counted is None), TURNS_KEPT]
+    of_gpu = busy, *kernels, float(counted is None), TURNS_KEPT, wanted_w
+    return [*of_share, power_w, sm, dram, *kind, *of_gpu]
+
+
+def idle_w(row: Row, over_w: float | Floats = ACTIVE_IDLE_OVER_W) -> Any:
+    """With contexts and no work; `over_w` that of the empty card where it was not read."""
+    return over_w + row.idle_w if math.isnan(row.active_idle_w) else row.active_idle_w
+
+
+def _kept(row: Row, jobs: JobsAlone, could: Floats) -> Floats:
+    return np.minimum(could * jobs.clocks(could, row.limit_w), jobs.rate) / jobs.rate
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:
@@ -74,7 +87,7 @@ def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:
 
     def kept(row: Row) -> Floats:
         jobs = alone(row, law, is_counted=is_counted)
-        return np.minimum(jobs.could, jobs.rate) / jobs.rate
+        return _kept(row, jobs, jobs.could)
 
     return kept
 
@@ -83,8 +96,9 @@ def on_own_sms(corner: float | Floats) -> Kept:
     """Under MPS with limits that add up to the GPU."""
 
     def kept(row: Row) -> Floats:
-        serves = row.column(lambda part: part.serves)
-        return np.where(serves, 1.0, crowded(active(row), active(row, "dram"), corner))
+        jobs = alone(row)
+        of_own = np.where(jobs.served, np.inf, crowded(jobs.sm, jobs.dram, corner))
+        return _kept(row, jobs, np.minimum(jobs.reach, jobs.rate * of_own))
 
     return kept
 
@@ -92,11 +106,6 @@ def on_own_sms(corner: float | Floats) -> Kept:
 def by_turns(kept: float | Floats) -> Kept:
     """Time-sliced."""
     return lambda row: np.minimum(1.0, turns(alone(row), kept))
-
-
-def active(row: Row, of: str = "sm") -> Floats:
-    """Activity of SMs, or of DRAM; shape (jobs, 1)."""
-    return row.column(lambda part: part.activity(f"{of}_active_percent"))
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:
@@ -108,12 +117,11 @@ def drawn(over_w: float | Floats, fuller: float | Floats) -> Watts:
     """By active idle power over that of the empty card, where it was not read, and `FULLER`."""
 
     def watts(row: Row, kept: Floats) -> Floats:
-        idle_w = over_w + row.idle_w if math.isnan(row.active_idle_w) else row.active_idle_w
         saved = _saved(row) * fuller
         return power_w(
             np.minimum(1.0, kept),
             row.column(lambda part: part.alone.power_w or 0.0),
-            np.zeros_like(saved) + idle_w,
+            np.zeros_like(saved) + idle_w(row, over_w),
             row.limit_w,
             saved,
             in_turns=row.mode == "time-sliced",
@@ -166,11 +174,6 @@ def fitted_watts(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
     """Constants of `drawn` with the smallest error: the first as if servers saved nothing."""
     over_w = _nearest(rows, kept, lambda ways: drawn(ways, 0.0), OVER_W)
     return over_w, _nearest(rows, kept, lambda ways: drawn(over_w, ways), FULLERS)
-
-
-def nothing_saved(rows: Sequence[Row], kept: Kept) -> tuple[float, float]:
-    """The same of a rule by which a server draws as much for each request as alone."""
-    return fitted_watts(rows, kept)[0], 0.0
 
 
 def _nearest(

@@ -22,16 +22,16 @@ from fitting import (
     Judged,
     Kept,
     Nearest,
-    active,
+    alone,
     by_turns,
     fitted_watts,
     left_out,
-    nothing_saved,
     on_own_sms,
     round_robin,
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
+from advisor.predict.power_limit import speed_left
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import MANY_WIDER, RoundRobin
 
@@ -54,11 +54,13 @@ def main() -> None:
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
         print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
     found = {"the law, job left out": judged, "the law, kernels guessed": guessed}
-    for name, rule in RULES.items():
-        found[name] = [
-            it for own in by_way(rows).values() for it in left_out(own, rule(own), nothing_saved)
+    for name, rule in RULES.items():  # by which a server draws as much for a request as alone
+        all_w = [
+            (own, lambda r, kept: (fitted_watts(r, kept)[0], 0.0)) for own in by_way(rows).values()
         ]
+        found[name] = [it for own, watts in all_w for it in left_out(own, rule(own), watts)]
     print_errors(rows, found)
+    print_clocks([row for row in rows if row.mode != "time-sliced" and row.is_at_limit])
     tables("held by the ranges of answers, %", held([*judged, *guessed]))
 
 
@@ -131,6 +133,17 @@ def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> 
     tables("watts, %", watts + watts_again)
 
 
+def print_clocks(rows: Sequence[Row]) -> None:
+    """What the clock that all have at the power limit is off by."""
+    said = list[float]()
+    for row in rows:
+        wanted_w = (jobs := alone(row)).together_w(jobs.could).item()
+        said.append(float(speed_left(row.limit_w, wanted_w, row.limit_w)) / row.clock)
+    none = [1 / row.clock for row in rows]
+    for name, of in (("clocks at the limit", said), ("with no effect", none)):
+        print(f"{name}, {len(of)} windows: {100 * statistics.fmean(abs(x - 1) for x in of):.1f} %")
+
+
 def offs_of_sets(name: str, judged: Sequence[Judged]) -> list[Off]:
     """Errors of watts: of each set the mean over its jobs, each left out in turn."""
     of_rows: dict[int, list[Judged]] = defaultdict(list)
@@ -155,7 +168,7 @@ def linear(rows: Sequence[Row]) -> Kept:
     """Gpulets' form: SM and DRAM activity of the job and of all others, five constants."""
 
     def readings(row: Row) -> Floats:
-        own = np.hstack([active(row), active(row, "dram")])
+        own = np.hstack([alone(row).sm, alone(row).dram])
         return np.hstack([untouched(row), own, own.sum(axis=0) - own])
 
     kept = np.concatenate([row.column(lambda part: part.speed / part.base) for row in rows])

@@ -23,7 +23,6 @@ from advisor.core.gpu import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import SoloPoint
 from advisor.predict.measured import MeasuredPredictor, Window
-from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_solo_points
@@ -67,7 +66,8 @@ def values_of(known: Row, asked: Row, bundled: Mapping[str, Profile]) -> Iterato
     alone_w = [p.whole_gpu_power_w for p in profiles]
     pairs = zip(speeds(asked, profiles), alone_w, strict=True)
     energy = sum(map(math.prod, pairs)) / asked.power_w
-    yield Value("energy", efficiency(before), efficiency(after), energy)
+    if before.efficiency and after.efficiency:
+        yield Value("energy", before.efficiency, after.efficiency, energy)
     for n, profile in enumerate(profiles):
         if known.parts[n].whole.offered_rate is None:
             name = f"speed, {kind_of(profile)}"
@@ -106,12 +106,6 @@ def bundled_profiles() -> dict[str, Profile]:
     for point in bundled_solo_points():
         points[point.gpu_model, point.job].append(point)
     return {job: make_profile(those) for (_, job), those in sorted(points.items(), reverse=True)}
-
-
-def efficiency(p: Prediction) -> Interval:
-    """Energy of the work on a card each, for each 1 together."""
-    assert p.efficiency is not None
-    return p.efficiency
 
 
 def speeds(row: Row, profiles: Sequence[Profile]) -> list[float]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import FILLS_PERCENT, HEAT, PairPoint, SoloPoint
+from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.kernels import Kernels
 from advisor.predict.profiles import Floats, make_profiles
 from advisor_data.bundled import (
@@ -104,7 +105,7 @@ class Row:
     idle_w: float
     active_idle_w: float
     limit_w: float
-    is_hot: bool
+    clock: float
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -124,6 +125,10 @@ class Row:
     def is_apart(self) -> bool:
         """Whether limits leave each job SMs of its own."""
         return sum(part.alone.share_percent for part in self.parts) <= WHOLE + 1
+
+    @property
+    def is_at_limit(self) -> bool:
+        return self.power_w >= NEAR_LIMIT * self.limit_w
 
     @property
     def fill(self) -> int:
@@ -234,7 +239,7 @@ def row_of(
         idle_w=point.idle_power_w or 0.0,
         active_idle_w=point.active_idle_power_w or math.nan,
         limit_w=point.power_limit_w or math.inf,
-        is_hot=HEAT in point.flags,
+        clock=(point.sm_clock_mhz or math.nan) / 1980,
     )
 
 
@@ -271,6 +276,7 @@ CUTS: Mapping[str, Callable[[Off], bool]] = {
     "MPS, no limits": lambda off: off.row.mode == "uncapped",
     "one limit": lambda off: off.row.mode == "limits" and not off.row.is_apart,
     "own SMs": lambda off: off.row.mode == "limits" and off.row.is_apart,
+    "own SMs, at the limit": lambda off: CUTS["own SMs"](off) and off.row.is_at_limit,
     "time-sliced": lambda off: off.row.mode == "time-sliced",
     "time-sliced, host": lambda off: off.row.mode == "time-sliced" and off.kind == "host",
 }

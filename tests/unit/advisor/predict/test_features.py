@@ -11,14 +11,12 @@ from small_model import LIMIT_W, SHARES, make_profile
 
 from advisor.predict.features import (
     Side,
-    bandwidth_factor,
     beside,
     demanded_power_w,
     feature_names_of,
     full_power_w,
     matrix,
     physical_power_w,
-    power_factor,
     power_features,
     prior_kept,
     side,
@@ -50,7 +48,7 @@ def pairs(draw: st.DrawFn) -> tuple[Side, Side]:
 def test_power_features_do_not_know_an_order(pair: tuple[Side, Side]) -> None:
     a, b = pair
     assert matrix(power_features([a, b])).tobytes() == matrix(power_features([b, a])).tobytes()
-    for shared in (prior_kept, physical_power_w, bandwidth_factor, power_factor):
+    for shared in (prior_kept, physical_power_w):
         assert shared([a, b]).tobytes() == shared([b, a]).tobytes()
 
 
@@ -62,7 +60,7 @@ def test_own_and_other_change_places(pair: tuple[Side, Side]) -> None:
     assert "relative_rate" in both
     for name in both:
         assert forth[f"own_{name}"].tobytes() == back[f"other_{name}"].tobytes()
-    for name in ("prior_kept", "relative_demanded_power", "sum_dram_active_percent"):
+    for name in ("bandwidth_factor", "power_factor", "relative_demanded_power"):
         assert forth[name].tobytes() == back[name].tobytes()
 
 
@@ -106,7 +104,8 @@ def test_power_by_hand() -> None:
     ]
     assert physical_power_w(capped).tolist() == [400.0]
     # 325 of 450 W of dynamic power are left; the clock falls with the root.
-    assert power_factor(capped).tolist() == pytest.approx([math.sqrt(325 / 450)])
+    found = speed_features(capped[0], capped[1:])["power_factor"]
+    assert found.tolist() == pytest.approx([math.sqrt(325 / 450)])
 
 
 def test_unknown_limit_is_the_most_that_was_drawn() -> None:

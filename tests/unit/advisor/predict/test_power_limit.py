@@ -1,17 +1,20 @@
 """Speeds under a lower power limit, and the limit that saves most energy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from made_up_profiles import Physics, profile
 
-from advisor.core.gpu import EQUAL, without_limits
+from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError
 from advisor.predict.power_limit import (
     EXPONENT,
     FIXED,
     KEPT,
     LimitPredictor,
+    limit_warnings,
     lower_limit,
     speed_left,
     under_limit,
@@ -46,9 +49,24 @@ def test_only_shares_that_draw_more_are_slower_and_less_sure() -> None:
 
 def test_limits_that_are_not_lower_change_nothing_and_those_far_below_are_refused() -> None:
     known = profile("a")
-    assert under_limit(known, 700.4) is under_limit(known, 900.0) is known
-    unknown = profile("a", power_limit_w=None)
-    assert under_limit(unknown, 300.0) is unknown
+    assert under_limit(known, 700.4) is known
+    for asked, limit_w, told in (
+        (
+            known,
+            900.0,
+            "a was profiled under 700 W, so this is for that limit: nothing was measured above",
+        ),
+        (
+            profile("a", power_limit_w=None),
+            300.0,
+            "a was profiled under a power limit that was not read",
+        ),
+        (known, 500.0, "no job was measured at a power limit of 500 W"),
+    ):
+        found = under_limit(asked, limit_w)
+        assert found.measured is asked
+        assert (found.lowered_w is None) is (found.values is asked.values)
+        assert told in "".join(limit_warnings([found, asked]))
     with pytest.raises(InputError, match="limits are known down to half of that") as refused:
         under_limit(known, 340.0)
     assert "advisor profile a" in str(refused.value.fix)
@@ -68,6 +86,16 @@ def test_jobs_together_slow_down_as_their_watts_say(predictor: SetPredictor | Ph
     assert found.speeds[0, :, 0] == pytest.approx(slower * before.speeds[0, :, 0])
     assert found.speeds[0, :, 1] == pytest.approx(before.speeds[0, :, 1])
     assert found.solo[0][:2] == pytest.approx((100 * alone, 350.0))
+
+
+def test_each_of_two_gpus_has_its_own_watts_under_the_limit() -> None:
+    """A job of two GPUs loses there what it does on one, and both draw the limit twice."""
+    one = LimitPredictor(SetPredictor(), jobs := [profile("a"), profile("b")], 350.0)
+    found = one.predict(one.brought(jobs), [UNCAPPED])
+    two = LimitPredictor(SetPredictor(), ranks := [replace(jobs[0], gpus=2), *jobs[1:] * 2], 350.0)
+    both = two.predict(two.brought(ranks), [Split((100.0,) * 3, "uncapped", (), (ALL_GPUS, 0, 1))])
+    assert both.power_w[0, 0] == pytest.approx(2 * found.power_w[0, 0]) == 700
+    assert both.speeds[0, 0, 0] == pytest.approx(found.speeds[0, 0, 0], rel=0.1)
 
 
 def test_the_limit_that_saves_most_keeps_speeds_and_floors() -> None:

@@ -17,6 +17,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
+from advisor.predict.power_limit import speed_left
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
@@ -517,6 +518,33 @@ def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
     assert after.speeds[2, 0, 0] == before.speeds[2, 0, 0] == 1, "no faster than alone"
     assert after.power_w[1, 0] < before.power_w[1, 0] < before.power_w[2, 0] < after.power_w[2, 0]
     assert after.efficiency_factors[0, 0] < before.efficiency_factors[0, 0]
+
+
+def test_jobs_with_limits_of_sms_slow_down_with_the_clock_at_the_power_limit() -> None:
+    """Less one that was as slow alone; without limits and in turns kernels tell all."""
+    mhz = np.full(10, 1980.0)
+    hungry = job("a", 40.0, 600.0, columns={"sm_clock_mhz": mhz})
+    free = [replace(one, power_limit_w=None) for one in (hungry, replace(hungry, job="b"))]
+    at_limit = [replace(one, power_limit_w=LIMIT_W) for one in free]
+    for split in (EQUAL, UNCAPPED, without_limits("time-sliced")):
+        was, found = (SetPredictor().predict(jobs, [split]) for jobs in (free, at_limit))
+        wanted_w = was.power_w[0, 0]
+        left = speed_left(LIMIT_W, wanted_w, LIMIT_W) if split == EQUAL else 1.0
+        assert found.speeds[0] == pytest.approx(left * was.speeds[0])
+    # At 0.9 of its clock alone at 50 %: it wants more than the limit there, and loses less beside.
+    slowed = replace(
+        at_limit[0],
+        values={
+            **hungry.values,
+            "power_w": np.minimum(mhz, LIMIT_W),
+            "sm_clock_mhz": np.where(hungry.shares < 50, mhz, 0.9 * mhz),
+        },
+    )
+    jobs = alone_at([slowed, at_limit[1]], np.array([[50.0], [50.0]]))
+    assert jobs.wanted_w[0] == pytest.approx(LIMIT_W * (0.35 + 0.65 / 0.9**4))
+    own, other = jobs.clocks(jobs.could, LIMIT_W)[:, 0]
+    assert other == pytest.approx(0.9 * own)
+    assert own < 1
 
 
 ON_BOTH = Split((100.0,) * 3, "uncapped", (), (ALL_GPUS, 0, 1))

@@ -1,14 +1,20 @@
 """The NVML source on the real pynvml, over a fake libnvidia-ml.so.1 in a subprocess."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_nvml import FakeNvml, error
+
+from advisor.core.gpu import Gpu
+from advisor.errors import InputError
+from advisor_profiling.power_limit import lowered
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
@@ -376,3 +382,21 @@ def test_a_power_limit_that_cannot_be_set(
     said = ask(f"{_LOWERED}\nwith lowered(find_gpu('0'), {limit_w}, home): show('set')")
     assert said["error"] == code
     assert told in said["text"]
+
+
+_ONE = Gpu(uuid="GPU-1", model="NVIDIA H200")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "told"),
+    [
+        (dataclasses.replace(_ONE, vendor="amd"), "rocm-smi --setpoweroverdrive 500"),
+        (dataclasses.replace(_ONE, others=(_ONE,)), "nvidia-smi -pl 500"),
+    ],
+)
+def test_limits_of_amd_and_of_several_gpus_are_set_by_hand(
+    gpu: Gpu, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused, lowered(gpu, 500, tmp_path):
+        pass
+    assert told in str(refused.value.fix)
