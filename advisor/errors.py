@@ -94,6 +94,10 @@ class SourceError(AdvisorError):
     exit_code = 6
 
 
+class TooMuchError(SourceError):
+    """It sent more, or took longer, than is waited for at once."""
+
+
 class StoreError(AdvisorError):
     """Points could not be written or read: disk full, database gone, newer schema."""
 

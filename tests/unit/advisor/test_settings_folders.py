@@ -32,7 +32,7 @@ def no_host_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_file_of_brackets_is_refused_plainly(tmp_path: Path) -> None:
     (tmp_path / "advisor").mkdir()
     (tmp_path / "advisor/config.toml").write_text("home = " + "[" * 30_000)
-    with pytest.raises(InputError, match="cannot be read. brackets"):
+    with pytest.raises(InputError, match="brackets in brackets"):
         read_settings({"XDG_CONFIG_HOME": str(tmp_path)})
 
 
