@@ -112,6 +112,13 @@ class BusyError(AdvisorError):
     exit_code = 8
 
 
+class DisputedError(AdvisorError):
+    """Somebody else has said something else of the same window, or owns what is to be replaced."""
+
+    code = "disputed"
+    exit_code = 2
+
+
 class ModelError(AdvisorError):
     """A model is missing, damaged, made for other features or GPUs, or not to be gone back to."""
 
