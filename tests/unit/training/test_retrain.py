@@ -298,6 +298,7 @@ def test_one_writer_voids_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> Non
         replace(
             p,
             rate=p.rate / 2,
+            run=f"slow-{hour}",
             started_at=f"{p.started_at[:10]}T2{hour}{p.started_at[13:]}",
             written_by="z",
         )

@@ -157,7 +157,7 @@ def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
     [left, _] = find_profiles(["a", "a"], settings).profiles
     assert small.share_percent not in left.shares
     with open_store(settings.database_url, settings.home) as store:
-        store.delete(true)
+        store.delete([*true, half])
     stored(settings, *true, replace(whole, power_w=1.0, written_by="z"))
     with pytest.raises(InputError, match=r"unlike copies.*--written-by NAME"):
         find_profiles(["a", "fft"], settings)
