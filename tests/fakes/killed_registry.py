@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from small_model import free_names
+
 from advisor.files import replace_file
 from advisor_models import registry
 from advisor_models.registry import Registry, read_manifest, write_parsed
@@ -32,7 +34,8 @@ def main(folder: Path) -> None:
         "promote": (lambda r: prepare(r, folder, "old"), lambda r: r.promote("new")),
         "rollback": (lambda r: prepare(r, folder, "old", "new"), lambda r: r.rollback()),
     }
-    print(json.dumps({name: kill_at_every_step(folder, *act) for name, act in acts.items()}))
+    with free_names():
+        print(json.dumps({name: kill_at_every_step(folder, *act) for name, act in acts.items()}))
 
 
 def prepare(made: Registry, folder: Path, *promoted: str) -> None:

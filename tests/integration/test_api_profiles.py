@@ -18,6 +18,7 @@ from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
 from made_up_kernel import record
 from reading import answer_of
 from scripted_http import Reply, scripted_http
+from small_model import free_names
 from store_points import observation
 
 from advisor.client import Client
@@ -433,7 +434,8 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
     write_artefact(
         folder, Artefact(dataclasses.replace(manifest, version=version, files=files), {})
     )
-    Registry(home / "models").add(folder)
+    with free_names():
+        Registry(home / "models").add(folder)
 
 
 def version_of_answer(two_models: Api) -> str:

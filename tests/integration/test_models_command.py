@@ -11,7 +11,7 @@ from command_line import Advisor, answered
 from in_process import Api, running
 from launched_pairs import CARD, GPU_MODEL, PAIR, launched
 from reading import answer_of
-from small_model import POWER_TREES, SPEED_TREES, save_model
+from small_model import POWER_TREES, SPEED_TREES, free_names, save_model
 from typer.testing import CliRunner, Result
 
 from advisor.core.records import LIMIT_BROKEN, Observation
@@ -32,7 +32,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(registry, "BUNDLED", bundled)
     made = Registry(tmp_path / "home/models")
     for version in ("20260201-first", "20260301-second"):
-        made.add(save_model(tmp_path / version, version=version, figures=FIGURES))
+        with free_names():
+            made.add(save_model(tmp_path / version, version=version, figures=FIGURES))
     return tmp_path / "home"
 
 

@@ -28,7 +28,7 @@ from retraining import (
     points,
     registry_in,
 )
-from small_model import make_manifest, save_model
+from small_model import free_names, make_manifest, save_model
 
 from advisor.core.records import OBSERVED_SOURCE, Observation, PairPoint
 from advisor.core.wording import listed
@@ -172,7 +172,8 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
 @pytest.mark.slow
 def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
     [first] = site.registry.versions()
-    site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
+    with free_names():
+        site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
     own = NEW_POINTS | points((made_up.MadeUpJob("new", 50, 0.3, 0.3, 200, 60), *made_up.JOBS[:2]),
                               "2026-02-02")  # fmt: skip
     report = site.night(1, own, keep=1)
