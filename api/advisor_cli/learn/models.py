@@ -123,7 +123,7 @@ def promote(
     before = registry.champion()
     registry.promote(model)
     _say_change(registry, before, as_json=as_json)
-    told = registry.history()[-1].figures if before != model and not as_json else {}
+    told = registry.history()[-1].figures if before != model and not as_json else dict[str, float]()
     for what in ("rate", "power"):
         name = f"{what}_mean_error_percent"
         if (found := told.get(f"bundled_{name}")) is not None:

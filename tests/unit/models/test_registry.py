@@ -428,6 +428,7 @@ def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -
         read_manifest(model)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
     """Another byte of a file, or another figure, is another model; another hour is the same one."""
     made = named(small_model.make_manifest({}), small_model.trees())
@@ -501,6 +502,7 @@ def test_wider_bounds_hold_what_the_others_hold() -> None:
     assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
