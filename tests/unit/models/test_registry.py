@@ -507,7 +507,8 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
     (folder / "more.joblib").write_bytes(files["more.joblib"])
-    write_artefact(folder, Artefact(small_model.make_manifest(files), {}))
+    model = named(small_model.make_manifest(files), files)
+    write_artefact(folder, model)
     code = f"""
 import pickle, sys
 def refuse(*args, **kwargs): raise AssertionError("unpickled")
@@ -523,4 +524,4 @@ print(*sorted({{"sklearn", "joblib"}} & set(sys.modules)))
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["20260131-aaaaaa"]
+    assert done.stdout.split() == [model.manifest.version]
