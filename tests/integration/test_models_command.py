@@ -104,7 +104,8 @@ def test_promote_and_roll_back(tmp_path: Path) -> None:
     assert answer("rollback") == {"champion": first, "replaced": second}
     assert "bundled is the champion now" in run("rollback").stdout
     folder = save_model(tmp_path / "fresh", version="20260401-third")
-    assert answer("promote", str(folder))["champion"] == "20260401-third"
+    with free_names():
+        assert answer("promote", str(folder))["champion"] == "20260401-third"
 
 
 def test_without_any_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
