@@ -21,7 +21,7 @@ from advisor.core.records import Observation, Point, Record, SoloPoint
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.rows import to_row
-from advisor.formats.wire import T, read, to_plain, write
+from advisor.formats.wire import T, read, to_plain, values_in, write
 from advisor.installed import install
 from advisor.launch.folder import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
@@ -127,7 +127,7 @@ LOOK_EVERY_S = 1.0
 _UNIX = "unix:"
 """How the address of a Unix socket begins."""
 
-_LARGEST_BYTES = 256 * 2**20
+_LARGEST_BYTES, _MOST_VALUES = 256 * 2**20, 8_000_000
 """Of one answer; the largest, a placement of many jobs, has some tens of millions."""
 
 _BUSY = (429, 503)
@@ -624,6 +624,8 @@ class Client:
                         raise httpx.DecodingError(
                             f"more than {_LARGEST_BYTES} bytes", request=request
                         )
+                if values_in(body) > _MOST_VALUES:
+                    raise httpx.DecodingError(f"more than {_MOST_VALUES} values", request=request)
         except httpx.RequestError as error:
             return error
         after = {name: value for name, value in response.headers.items() if name == "retry-after"}

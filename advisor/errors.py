@@ -94,6 +94,10 @@ class SourceError(AdvisorError):
     exit_code = 6
 
 
+class TooMuchError(SourceError):
+    """It sent more, or took longer, than is waited for at once."""
+
+
 class StoreError(AdvisorError):
     """Points could not be written or read: disk full, database gone, newer schema."""
 
@@ -106,6 +110,13 @@ class BusyError(AdvisorError):
 
     code = "busy"
     exit_code = 8
+
+
+class DisputedError(AdvisorError):
+    """Somebody else has said something else of the same window, or owns what is to be replaced."""
+
+    code = "disputed"
+    exit_code = 2
 
 
 class ModelError(AdvisorError):

@@ -338,7 +338,11 @@ def _read_config(path: Path) -> dict[str, str]:
         UnsafeFileError: another user may have written it, or may read a secret in it.
         InputError: it cannot be read, or says what cannot be meant.
     """
-    with InputError.instead_of((OSError, ValueError), f"{path} cannot be read"):
+    unread = f"{path} cannot be read"
+    with (
+        InputError.instead_of((OSError, ValueError), unread),
+        InputError.instead_of(RecursionError, unread, why="brackets in brackets without end"),
+    ):
         try:
             # What a link of a collection of dotfiles points to is looked at, as everything is.
             descriptor = open_file(path.resolve(), os.O_RDONLY)

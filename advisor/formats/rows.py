@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from advisor.core.gpu import MOST_JOBS
 from advisor.core.job import Verdict
 from advisor.core.records import (
     OBSERVATION_WORDS,
@@ -171,14 +172,30 @@ def json_row(line: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", row)
 
 
-def received(point: P) -> P:
-    """A record that somebody sent, unless it is of a moment that has not come.
+_LONGEST_S = 366 * 86400.0
 
-    It would be the newest for ever. What is stored already is read whatever its moment is.
+
+def received(point: P) -> P:
+    """A record that somebody sent, if it can be used.
+
+    One of a moment that has not come would be the newest for ever. What is stored already is read
+    whatever it says.
 
     Raises:
-        InputError: so.
+        InputError: its moment has not come, it is of more than `MOST_JOBS`, or its window is empty
+            or longer than a year.
     """
+    jobs = 1 if isinstance(point, SoloPoint) else len(point.parts)
+    if jobs > MOST_JOBS:
+        raise InputError(f"{jobs} jobs ran together", fix=f"send sets of at most {MOST_JOBS} jobs")
+    # Jobs of a launch that ended at once never ran together.
+    is_seen = isinstance(point, Observation)
+    length_s = point.overlap_s if is_seen else point.window_s
+    if length_s > _LONGEST_S or not (length_s or is_seen):
+        raise InputError(
+            f"{'overlap_s' if is_seen else 'window_s'} is {length_s:g}",
+            fix="give the seconds that were measured, a year at most",
+        )
     if fault := moment_fault(point.started_at, datetime.now(UTC)):
         raise InputError(fault, fix="write it as 2026-01-31T12:00:00+00:00")
     return point

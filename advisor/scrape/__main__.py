@@ -3,9 +3,9 @@
     python -m advisor.scrape --url http://127.0.0.1:8000/metrics \
         --counter vllm:generation_tokens_total -- vllm serve MODEL
 
-This process alone reads the page, four times a second, so readers of the progress file never wait
-for it. Nothing on the page ends the server. While the page cannot be counted, the reason is in the
-output and, except before the first reading, in the progress file.
+This process alone reads the page, four times a second at most, so readers of the progress file
+never wait for it. Nothing on the page ends the server. While the page cannot be counted, the reason
+is in the output and, except before the first reading, in the progress file.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-from advisor.errors import AdvisorError, JobError, SourceError
+from advisor.errors import AdvisorError, JobError, SourceError, TooMuchError
 from advisor.progress import Progress
 from advisor.scrape.fetch import address_of, answers, fetch
 from advisor.scrape.page import PageMirror, Reading, parse_selector, read_page
@@ -72,7 +72,8 @@ class Scraper:
         except Exception as error:  # noqa: BLE001 - nothing on a page may end the server
             # A server that starts has no page yet; one that restarts its worker soon has it again.
             may_come = self._read_s is None or now_s - self._read_s <= 2
-            if not (isinstance(error, SourceError) and may_come):
+            is_none = isinstance(error, SourceError) and not isinstance(error, TooMuchError)
+            if not (is_none and may_come):
                 self._progress.uncounted(str(error))
             self._tell(str(error), now_s)
         else:
@@ -96,10 +97,12 @@ class Scraper:
 
 def _watch(server: subprocess.Popen[bytes], scraper: Scraper) -> int:
     while server.poll() is None:
-        now_s = time.monotonic()
+        now_s, used_s = time.monotonic(), time.process_time()
         scraper.look(now_s)
+        # A page that is slow to parse takes a fifth of a core at most.
+        pause_s = 4 * (time.process_time() - used_s)
         with suppress(subprocess.TimeoutExpired):
-            server.wait(max(now_s + 0.25 - time.monotonic(), 0))
+            server.wait(max(now_s + 0.25 - time.monotonic(), pause_s))
     status = server.wait()
     return status if status >= 0 else 128 - status
 

@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from advisor.errors import InputError, JobError, SourceError
+from advisor.errors import InputError, JobError, SourceError, TooMuchError
 from advisor.progress import LATENCY_STEP, Progress
 
 
@@ -259,6 +259,9 @@ _TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
 _LONGEST_LINE = 16 * 2**10
 """The parser takes a time that grows with the square of a line."""
 
+# Of what is parsed, half a second for each MiB; and most names that one is looked for among.
+_MOST_PARSED, _MOST_NAMES = 2 * 2**20, 500
+
 # Beyond it a float does not tell two counts apart.
 _LARGEST_COUNT = 2.0**53
 
@@ -312,15 +315,12 @@ def parse_selector(text: str) -> Sample:
     Raises:
         InputError: it is none.
     """
-    try:
-        (family,) = text_string_to_metric_families(f"{text} 1\n")
-        (sample,) = family.samples
-    except ValueError as error:
-        raise InputError(
-            f"{text!r} is no name of a metric",
-            why=str(error)[:200],
-            fix='write it as the page does: name, or name{label="value"}',
-        ) from error
+    with InputError.instead_of(
+        (SourceError, ValueError),
+        f"{text!r} is no name of a metric",
+        fix='write it as the page does: name, or name{label="value"}',
+    ):
+        ((_, sample),) = typed_samples([f"{text} 1"])
     return sample
 
 
@@ -329,12 +329,12 @@ def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading
 
     Raises:
         SourceError: it has no such counter, or no such histogram, now.
-        JobError: what has the name cannot be counted by.
+        JobError, TooMuchError: what has the name cannot be counted by.
     """
     samples = [*_samples(page, counter)]
     if not samples:
         names = sorted({name.decode(errors="replace") for name in _TYPE.findall(page)})
-        near = difflib.get_close_matches(counter.name, names, 3, 0.5) or names[:3]
+        near = difflib.get_close_matches(counter.name, names[:_MOST_NAMES], 3, 0.5) or names[:3]
         labels = " with these labels" if counter.labels else ""
         raise SourceError(
             f"the page has no counter {counter.name}{labels}",
@@ -422,22 +422,36 @@ def _buckets(page: bytes, histogram: Sample) -> tuple[tuple[float, float], ...]:
 def _samples(page: bytes, wanted: Sample) -> Iterator[tuple[str, str, Any]]:
     """Type, name and sample of all that are meant; only lines of the family are parsed."""
     stem = _SUFFIX.sub("", wanted.name).encode()
-    lines = [ln for ln in page.split(b"\n") if ln.startswith((stem, b"# TYPE " + stem))]
-    if any(len(line) > _LONGEST_LINE for line in lines):
-        raise JobError(f"the page has a line of {wanted.name} of more than {_LONGEST_LINE} bytes")
-    text = b"\n".join((*lines, b"")).decode(errors="replace")
-    try:
-        families: list[Any] = list(text_string_to_metric_families(text))
-    except ValueError as error:
-        raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
+    lines = (ln for ln in page.split(b"\n") if ln.startswith((stem, b"# TYPE " + stem)))
     # The parser ends each counter with _total, as OpenMetrics wants it.
     names = (wanted.name, f"{wanted.name}_total")
     yield from (
-        (family.type, sample.name, sample)
-        for family in families
-        for sample in family.samples
+        (kind, sample.name, sample)
+        for kind, sample in typed_samples(line.decode(errors="replace") for line in lines)
         if sample.name in names and wanted.labels.items() <= sample.labels.items()
     )
+
+
+def typed_samples(lines: Iterable[str]) -> list[tuple[str, Any]]:
+    """Type and sample of each row of a metrics text.
+
+    Raises:
+        TooMuchError: there is more of it than is parsed.
+        SourceError: it is no metrics text.
+    """
+    text = "".join(f"{line}\n" for line in lines)
+    if max(map(len, text.split("\n"))) > _LONGEST_LINE:
+        raise TooMuchError(f"the page has a line of more than {_LONGEST_LINE} characters")
+    if len(text) > _MOST_PARSED:
+        raise TooMuchError(f"the page has more than {_MOST_PARSED} characters to parse")
+    try:
+        return [
+            (family.type, sample._replace(value=float(sample.value)))
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+    except Exception as error:  # whatever a library makes of what somebody sent
+        raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
 
 
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -305,19 +305,23 @@ _R = TypeVar("_R", bound=Record)
 
 
 def undisputed(records: Iterable[_R]) -> list[_R]:
-    """The records, in their order, but for windows of which there are unlike copies.
+    """The records, in their order, but for unlike copies of a window.
 
-    Nobody can say which of two is the true one.
+    What this site measured itself counts, whatever a writer says of it. Of what others sent nobody
+    can say which of two is the true one: stores take no second one in.
     """
-    known = list(records)
-    told_of: dict[Hashable, Hashable] = {}
-    windows = [window_of(record) for record in known]
-    disputed = {
-        window
-        for window, record in zip(windows, known, strict=True)
-        if told_of.setdefault(window, told(record)) != told(record)
-    }
-    return [r for window, r in zip(windows, known, strict=True) if window not in disputed]
+    known = [(window_of(record), record) for record in records]
+    told_of = defaultdict[Hashable, dict[bool, set[Hashable]]](lambda: defaultdict(set))
+    for window, record in known:
+        told_of[window][record.written_by is None].add(told(record))
+    return [
+        r for window, r in known if (told_of[window][True] or told_of[window][False]) == {told(r)}
+    ]
+
+
+def author_of(record: Record) -> str:
+    """Who sent a record to a service, in words."""
+    return record.written_by or "this site itself"
 
 
 def window_of(record: Record) -> Hashable:

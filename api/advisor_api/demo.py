@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Collection, Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.core.gpu import Gpu
 from advisor.core.records import Observation
+from advisor.errors import AdvisorError
+from advisor.files import belongs_to_us, serving_home
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row
 from advisor.formats.wire import read, write
@@ -140,8 +142,18 @@ def replaying(settings: Settings) -> Generator[Replay]:
 
 @contextmanager
 def demo_settings(settings: Settings) -> Generator[Settings]:
-    """Settings of a service that touches no file of the user and leaves none behind."""
-    home = Path(tempfile.gettempdir(), f"advisor-demo-{secrets.token_hex(8)}")
+    """Settings of a service that touches no file of the user and leaves none behind.
+
+    Folders of demonstrations that were killed are removed at the start.
+    """
+    folder = Path(tempfile.gettempdir())
+    for left in folder.glob("advisor-demo-*"):
+        # One that somebody starts now has no lock yet; that of a killed one is free.
+        with suppress(AdvisorError, OSError):
+            if belongs_to_us(left) and time.time() - left.stat().st_mtime > 60:
+                with serving_home(left):
+                    shutil.rmtree(left)
+    home = folder / f"advisor-demo-{secrets.token_hex(8)}"
     # A signal that ends the service may come while the folder is made: `TemporaryDirectory` would
     # not know of it yet.
     try:

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
+from advisor.core.gpu import MOST_JOBS
 from advisor.core.job import Verdict
 from advisor.core.records import (
     OBSERVATION_WORDS,
@@ -176,7 +177,7 @@ def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
         if field.name in columns
     }
     for part in (part for record, part in PARTS.items() if record is kind):
-        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=100)]
+        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=MOST_JOBS)]
         fields[JOBS] = jobs, Field(description="one object for each job, in any order")
     doc = (kind.__doc__ or "").splitlines()[0]
     return make(kind.__name__, __base__=_Strict, __doc__=doc, **fields)

@@ -204,6 +204,11 @@ class RequestAudit:
         """The records as this caller's, whoever they say wrote them."""
         return [replace(record, written_by=self.caller.name) for record in records]
 
+    @property
+    def owner(self) -> str | None:
+        """Whose records this caller may take away; None: anybody's."""
+        return None if "admin" in self.caller.scopes else self.caller.name
+
     @contextmanager
     def of(self, action: str, subject: str) -> Generator[None]:
         """Record an action before it begins, and how it ended: `done`, or the code of its error.

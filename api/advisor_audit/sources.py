@@ -20,8 +20,7 @@ import re
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -46,12 +45,20 @@ from advisor.core.telemetry import (
     POWER_LIMIT,
     power_scope,
 )
-from advisor.errors import InputError, SourceError
+from advisor.errors import InputError, SourceError, TooMuchError
+from advisor.formats.wire import values_in
 from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
-from advisor.runtime.processes import in_thread
 from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
-from advisor_profiling.telemetry.dcgm import COUNTERS, PREFIX, STATE, DcgmField, fetch, samples
+from advisor_profiling.telemetry.dcgm import (
+    COUNTERS,
+    PREFIX,
+    STATE,
+    DcgmField,
+    exchange,
+    fetch,
+    samples,
+)
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
@@ -571,20 +578,24 @@ def _of_model(one: Series, models: Mapping[str, str]) -> Series:
     return replace(one, labels={**one.labels, _MODEL: model}) if model else one
 
 
+def _labels(given: Mapping[str, object]) -> Mapping[str, str]:
+    return _known_labels({str(name): str(value) for name, value in given.items()})
+
+
 def _series(line: Mapping[str, Any]) -> Series:
     if not {"metric", "values"} <= line.keys():
         raise ValueError("it has no metric with values")
-    labels = {str(name): str(value) for name, value in line["metric"].items()}
     values = line["values"]
     times_s = [float(t) for t, _ in values]
     if not all(map(math.isfinite, times_s)):
         raise ValueError("a time is no number")
-    return Series(_known_labels(labels), times_s, [float(v) for _, v in values])
+    return Series(_labels(line["metric"]), times_s, [float(v) for _, v in values])
 
 
 _GPUS_OF_PAGE, _PAGE_S = 100, 6 * 3600.0
 
-_LARGEST_BYTES = 64 * 2**20
+# A page of an hour at each second has 1.1 million values; they take 100 bytes of memory each.
+_LARGEST_BYTES, _MOST_VALUES = 64 * 2**20, 2_000_000
 _TIMEOUT_S = (10.0, 120.0)
 _TRIES, _LONGEST_WAIT_S = 8, 60.0
 _BUSY = (408, 429, 500, 502, 503, 504)
@@ -610,10 +621,6 @@ def _without_account(url: str) -> tuple[str, tuple[str, str] | None]:
 
 # Status, body, and the seconds after which it may be asked again.
 _Answer: TypeAlias = tuple[int, bytes, float | None]
-
-
-class _TooMuchError(Exception):
-    """The server will not answer so much at once."""
 
 
 @dataclass(slots=True)
@@ -703,7 +710,7 @@ class Prometheus:
             for name in sorted(_INFOS.intersection(names))
             for one in self._listed("series", {**span, "match[]": name})
             if isinstance(one, dict)
-            for labels in [_known_labels(cast("dict[str, str]", one))]
+            for labels in [_labels(cast("dict[str, object]", one))]
         }
         gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
         starts = range(0, len(gpus), _GPUS_OF_PAGE)
@@ -742,7 +749,7 @@ class Prometheus:
             found = self._get(
                 "query_range", {**asked, "start": f"{begin_s + self.step_s:.3f}"}, post=True
             )
-        except _TooMuchError as error:
+        except TooMuchError as error:
             half_s = self.step_s * ((end_s - begin_s) // self.step_s // 2)
             if half_s < 5 * self.step_s:
                 raise self._wrong(str(error)) from error
@@ -762,7 +769,7 @@ class Prometheus:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
             found = self._get(path, where)
-        except _TooMuchError as error:
+        except TooMuchError as error:
             raise self._wrong(str(error)) from error
         if not isinstance(found, list):
             raise self._wrong(f"of {path} it has no list of names")
@@ -799,34 +806,24 @@ class Prometheus:
         )
 
     def _once(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
-        """One answer within its time: the timeouts of requests are for each read of the socket."""
+        """One answer, within its time and size."""
         self.asked.requests += 1
-        exchange = in_thread(partial(self._exchanged, path, asked, post=post))
-        if not wait({exchange}, self._longest_s).done:
-            raise _TooMuchError(f"an answer took longer than {self._longest_s:g} s")
-        answer = exchange.result()
-        self.asked.received_bytes += len(answer[1])
-        return answer
-
-    def _exchanged(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
-        url = f"{self.url}/api/v1/{path}"
         given: dict[str, Any] = {"data": asked} if post else {"params": asked}
         # Said for each request, or REQUESTS_CA_BUNDLE goes before the ca_file.
         given["verify"] = ca if isinstance(ca := self._session.verify, str) else None
-        with self._session.request(
-            "POST" if post else "GET", url, timeout=_TIMEOUT_S, stream=True, **given
-        ) as answer:
-            body = bytearray()
-            while part := answer.raw.read1(2**18, decode_content=True):
-                body += part
-                if len(body) > _LARGEST_BYTES:
-                    raise _TooMuchError(f"more than {_LARGEST_BYTES} bytes")
-            wait = answer.headers.get("Retry-After", "")
-            return (
-                answer.status_code,
-                bytes(body),
-                float(wait) if wait.isascii() and wait.isdigit() else None,
-            )
+        status, headers, body = exchange(
+            self._session,
+            "POST" if post else "GET",
+            f"{self.url}/api/v1/{path}",
+            most_bytes=_LARGEST_BYTES,
+            within_s=self._longest_s,
+            timeout=_TIMEOUT_S,
+            **given,
+        )
+        self.asked.received_bytes += len(body)
+        wait_s = headers.get("Retry-After", "")
+        is_number = wait_s.isascii() and wait_s.isdigit()
+        return status, body, float(wait_s) if is_number else None
 
     def _data(self, status: int, body: bytes) -> Any:
         if status in (401, 403):
@@ -834,6 +831,8 @@ class Prometheus:
                 f"{self.url} answers HTTP {status}: it does not let us in",
                 fix="set ADVISOR_PROMETHEUS_TOKEN, or name --http-config FILE",
             )
+        if values_in(body) > _MOST_VALUES:
+            raise TooMuchError(f"it sent more than {_MOST_VALUES} values")
         try:
             answer = json.loads(body)
             if answer["status"] == "success":
@@ -842,7 +841,7 @@ class Prometheus:
         except _NONSENSE:
             raise self._wrong(f"HTTP {status} without JSON of Prometheus") from None
         if _TOO_MUCH.search(said):
-            raise _TooMuchError(said)
+            raise TooMuchError(said)
         raise self._wrong(said)
 
     def _wrong(self, said: str) -> SourceError:
@@ -874,20 +873,6 @@ _HEADER = {"values", "secrets", "files"}
 _OWN_HEADERS = {"authorization", "connection", "content-length", "content-type", "host"}
 
 
-class _Session(requests.Session):
-    """Follows a redirect to another host without the headers of this one."""
-
-    own_headers: Collection[str] = ()
-
-    def rebuild_method(
-        self, prepared_request: requests.PreparedRequest, response: requests.Response
-    ) -> None:
-        if urlsplit(prepared_request.url or "").hostname != urlsplit(response.url).hostname:
-            for name in self.own_headers:
-                prepared_request.headers.pop(name, None)
-        super().rebuild_method(prepared_request, response)
-
-
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:
     """A session with what lets us in.
 
@@ -898,7 +883,7 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
     Raises:
         InputError: the file cannot be read, or wants what is not done here.
     """
-    session = _Session()
+    session = requests.Session()
     config: Mapping[str, Any] = _read(file) if file else {}
     if unknown := sorted(_unknown(config)):
         parts = {**_KNOWN, "http_headers: NAME": _HEADER}
@@ -914,7 +899,6 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = partial(_authorized, f"Bearer {token}")
     headers = {str(name): _header(of, base) for name, of in config.get("http_headers", {}).items()}
     session.headers.update(headers)
-    session.own_headers = tuple(headers)
     tls = config.get("tls_config", {})
     if tls.get("insecure_skip_verify"):
         raise InputError(

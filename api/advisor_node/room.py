@@ -809,7 +809,7 @@ class ObservationQueue:
             except ClientError as error:
                 LOG.warning("the service did not take an observation: %s", error)
                 # Another would be refused again: it is no good. A token may yet be corrected.
-                if not (isinstance(error, ApiError) and error.status in (400, 413, 422)):
+                if not (isinstance(error, ApiError) and error.status in (400, 409, 413, 422)):
                     return
                 self.lost += 1
             self._waiting.popleft()

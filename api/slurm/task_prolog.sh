@@ -1,6 +1,7 @@
 #!/bin/sh
 # Slurm's TaskProlog, as the user: lines `export NAME=VALUE` go into the task's environment. The share is the
 # one that root has written for this job. What a parent job had, which has submitted this one, goes.
+theirs=${PATH:-}
 . "${0%/*}/mps.sh"
 
 job=
@@ -12,12 +13,12 @@ case ${ADVISOR_PROGRESS_FILE:-} in "$RUN_FOLDER"/*) echo "unset ADVISOR_PROGRESS
 if [ -z "$job" ]; then
   case ${CUDA_MPS_PIPE_DIRECTORY:-} in
     "$RUN_FOLDER"/*)
-      for name in CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; do
-        echo "unset $name"
-      done
-      ;;
+      for name in PIPE_DIRECTORY ACTIVE_THREAD_PERCENTAGE PINNED_DEVICE_MEM_LIMIT; do echo "unset CUDA_MPS_$name"; done ;;
   esac
   [ -n "${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" ] || exit 0 # no job with gres/mps
+  # Slurm runs no Prolog for a job that it sends again after its controller was killed: once more, from the start.
+  [ "${SLURM_RESTART_COUNT:-0}${SLURM_STEP_ID:-4294967291}" != 04294967291 ] ||
+    ! PATH="$theirs:$PATH" scontrol requeue "$SLURM_JOB_ID" >/dev/null 2>&1 || echo "print advisor: the job is requeued, this once"
   echo "print advisor: no MPS daemon of yours answers on this node, and without one the job would have no limit"
   exit 1
 fi

@@ -82,10 +82,12 @@ class Token:
 
 
 def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+    # The logs call those who show no token `anonymous`.
+    if not re.fullmatch(r"(?!(?i:anonymous)$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise InputError(
             f"{name!r} is not a valid token name",
-            fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+            fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first; "
+            "not anonymous",
         )
     if not scopes or set(scopes) - set(SCOPES):
         raise InputError(

@@ -49,10 +49,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlc
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from advisor.core.records import PARTS, SEEN, Observation, PairPoint, Record, SoloPoint
-from advisor.errors import InputError, StoreError, undone_by
+from advisor.core.wording import listed
+from advisor.errors import DisputedError, InputError, StoreError, undone_by
 from advisor.files import private_file, sync_folder
 from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
 from advisor.installed import install
+from advisor.validity.points import author_of, told, window_of
 from advisor_data import default_url
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows
 
@@ -484,6 +486,7 @@ class Store(OpenDatabase):
 
         Raises:
             InputError: a point that could not be read back, such as a negative rate.
+            DisputedError: of a window that somebody sent, other values are there.
         """
         ordered = _in_writing_order(checked(points))
         if not ordered:
@@ -494,6 +497,7 @@ class Store(OpenDatabase):
                 _count_change(connection)
             # What was seen of a process takes the place of what was seen of its beginning.
             _delete(connection, [p for p in ordered if renew or SEEN in p.flags])
+            _check_undisputed(connection, [point for point in ordered if point.written_by])
             new = sum(_insert(connection, kind, ordered) for kind in tables)
             _renew(connection, jobs)
             return new
@@ -561,27 +565,41 @@ class Store(OpenDatabase):
         with self._reading() as connection:
             return [ProfileRow.of(row) for row in connection.execute(wanted).scalars()]
 
-    def replace_profile(self, job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> int:
+    def replace_profile(
+        self,
+        job: str,
+        gpu_model: str | None,
+        points: Iterable[SoloPoint],
+        writer: str | None = None,
+    ) -> int:
         """Replace all solo points of a job with these, on one GPU model or on all.
 
-        The answer is how many are kept now.
+        The answer is how many are kept now. A writer replaces only what it sent itself.
 
         Raises:
             InputError: no points, or one of another job or GPU model.
+            DisputedError: others than the writer sent some of those that are there.
         """
         ordered = _in_writing_order(_only_of(job, gpu_model, points))
         with self._writing() as connection:
             _count_change(connection)
-            _delete_profile(connection, job, gpu_model)
+            _delete_profile(connection, job, gpu_model, writer)
+            _check_undisputed(connection, [point for point in ordered if point.written_by])
             stored = _insert(connection, SoloPoint, ordered)
             _renew(connection, [job])
             return stored
 
-    def delete_profile(self, job: str, gpu_model: str | None = None) -> int:
-        """Forget all solo points of a job, of one GPU model or of all; how many went."""
+    def delete_profile(
+        self, job: str, gpu_model: str | None = None, writer: str | None = None
+    ) -> int:
+        """Forget all solo points of a job, of one GPU model or of all; how many went.
+
+        Raises:
+            DisputedError: others than the writer sent some of them.
+        """
         with self._writing() as connection:
             _count_change(connection)
-            deleted = _delete_profile(connection, job, gpu_model)
+            deleted = _delete_profile(connection, job, gpu_model, writer)
             _renew(connection, [job])
             return deleted
 
@@ -790,6 +808,34 @@ def _insert(connection: Connection, kind: type[Record], records: Iterable[Record
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
 
 
+_DECIDE = "ask with a token of scope admin, or remove the others: advisor data delete"
+
+
+def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
+    """Let nobody void a window that is there by saying something else of it.
+
+    Raises:
+        DisputedError: so.
+    """
+    for kind, table in tables.items():
+        mine = [record for record in signed if type(record) is kind]
+        for begin in range(0, len(mine), _AT_ONCE):
+            some = mine[begin:][:_AT_ONCE]
+            moments = {position(record).started_at_us for record in some}
+            wanted = select(table.c.document).where(table.c.started_at_us.in_(moments))
+            first = {window_of(one): one for one in _read(connection, kind, wanted)}
+            for record in some:
+                there = first.get(window_of(record), record)
+                if there.point_id != record.point_id and told(there) != told(record):
+                    raise DisputedError(
+                        f"{author_of(there)} has sent other values of the window at "
+                        f"{record.started_at} on {record.gpu_uuid}",
+                        why="a card measures one thing at a time, and what came first counts",
+                        fix="measure it again; if the first is wrong, have it removed: advisor "
+                        "data delete --written-by NAME",
+                    )
+
+
 def _known_unsigned(
     connection: Connection, kind: type[Record], records: Sequence[Record]
 ) -> set[str]:
@@ -826,10 +872,20 @@ def _only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> li
     return list(found.values())
 
 
-def _delete_profile(connection: Connection, job: str, gpu_model: str | None) -> int:
+def _delete_profile(
+    connection: Connection, job: str, gpu_model: str | None, writer: str | None
+) -> int:
     matches = [_is_of(SoloPoint, [job])]
     if gpu_model is not None:
         matches.append(tables[SoloPoint].c.gpu_model == gpu_model)
+    wanted = select(tables[SoloPoint].c.document).where(*matches)
+    stored = _read(connection, SoloPoint, wanted) if writer else ()
+    if others := {author_of(point) for point in stored if point.written_by != writer}:
+        raise DisputedError(
+            f"points of {job} are of {listed(sorted(others))}",
+            why=f"{writer} replaces and deletes what it sent itself",
+            fix=_DECIDE,
+        )
     return connection.execute(delete(tables[SoloPoint]).where(*matches)).rowcount
 
 

@@ -78,7 +78,7 @@ def main() -> None:
     ):
         address, registry = urlsplit(url).netloc, Registry(Path(folder) / "home/models")
         for version in VERSIONS:
-            registry.add(model(Path(folder) / version, version))
+            model(Path(folder) / "home/models/versions" / version, version)
         expected = known_answers(address, registry)
         promoted, answers = under_load(address, registry, expected, asked)
     found = summary(promoted, answers)
@@ -88,16 +88,15 @@ def main() -> None:
     sys.exit(bool(found["failed"] or found["mixed"] or found["not_taken_up"]))
 
 
-def model(folder: Path, version: str) -> Path:
+def model(folder: Path, version: str) -> None:
     """A copy of the bundled model; the second one predicts something else everywhere."""
     known = read_artefact(BUNDLED)
     files = {name: data for name, data in known.files.items() if name.endswith(".trees")}
     if version != VERSIONS[0]:
         files = {name: other(data) for name, data in files.items()}
     manifest = dataclasses.replace(known.manifest, version=version, files=hashes(files))
-    folder.mkdir()
+    folder.mkdir(0o700, parents=True)
     write_artefact(folder, Artefact(manifest, files))
-    return folder
 
 
 def other(trees: bytes) -> bytes:

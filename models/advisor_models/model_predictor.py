@@ -15,6 +15,7 @@ there:
 import functools
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import ADVISED_JOBS, Split
+from advisor.core.records import DOUBTFUL, grouped
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
@@ -53,9 +55,11 @@ from advisor.predict.profiles import (
     Profile,
     filled,
     kind_of,
+    make_profiles,
     of_job,
     of_pair,
 )
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import (
     LIMITED,
     REPLACE,
@@ -66,6 +70,7 @@ from advisor_models.registry import (
     Of,
     TrainedHead,
     bounds_of_stratum,
+    figure_word,
     place_of,
     read_artefact,
     trees_file,
@@ -511,6 +516,49 @@ class ModelPredictor:
                 np.split(speeds, ADVISED_JOBS * ends), np.split(powers_w, ends), strict=True
             )
         ]
+
+    def figures_found(self) -> dict[str, float]:
+        """Errors and coverage on bundled windows of two jobs with limits, named as manifests do.
+
+        Of GPU models that it says it has seen; empty where none of them is bundled.
+        """
+        windows = [
+            point
+            for point in bundled_pair_points()
+            if point.gpu_model in self.manifest.gpu_models
+            and point.mode == "mps"
+            and DOUBTFUL.isdisjoint(point.flags)
+        ]
+        profiles = make_profiles(bundled_solo_points()) if windows else {}
+        misses = defaultdict[str, list[tuple[float, bool]]](list)
+        for (jobs, gpu_model), points in grouped(windows, lambda p: (p.jobs, p.gpu_model)).items():
+            pair = [profiles[job, gpu_model] for job in jobs if (job, gpu_model) in profiles]
+            if len(pair) < ADVISED_JOBS:
+                continue
+            least = [profile.shares[0] for profile in pair]
+            known = [p for p in points if np.all(np.greater_equal(p.shares_percent, least))]
+            found = self.predict(pair, [Split(point.shares_percent) for point in known])
+            for n, point in enumerate(known):
+                told = [
+                    (
+                        figure_word(SPEED.name),
+                        found.speeds[:, k, n],
+                        part.rate / pair[k].whole_gpu_rate,
+                    )
+                    for k, part in enumerate(point.parts)
+                    if part.rate
+                ]
+                if point.power_w:
+                    told.append((figure_word(POWER.name), found.power_w[:, n], point.power_w))
+                for name, (value, low, high), true in told:
+                    misses[name].append((abs(value / true - 1), low <= true <= high))
+        return {
+            f"{name}_{figure}_percent": round(100 * float(np.mean(values)), 3)
+            for name, of in misses.items()
+            for figure, values in zip(
+                ("mean_error", "coverage"), zip(*of, strict=True), strict=True
+            )
+        }
 
     def extrapolation(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> list[str]:
         """Names of the features of the jobs that lie outside of what the model has seen.

@@ -597,8 +597,8 @@ class Registry:
         """Take a model in; one that is there already, with the same content, stays as it is.
 
         Raises:
-            ModelError: it is not whole, has links for files, cannot be promoted, or its version is
-                there with other content.
+            ModelError: it is not whole, has links for files or another's name, cannot be promoted,
+                or its version is there with other content.
             OSError: it cannot be written.
         """
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -611,6 +611,12 @@ class Registry:
         check_intervals(self._load(folder).manifest)
         artefact = read_artefact(folder)
         version = artefact.manifest.version
+        if version != (own := version_of(artefact.manifest)):
+            raise ModelError(
+                f"the model in {folder} calls itself {version}",
+                why=f"by its content it is {own}",
+                fix=f"copy the whole folder again, or {RETRAIN}",
+            )
         with self._locked():
             target = self._folder / "versions" / version
             if not target.exists():
@@ -632,18 +638,22 @@ class Registry:
     def promote(self, version: str, at: datetime | None = None) -> Manifest:
         """Use a version, or `bundled`; nothing is recorded where it is in use.
 
-        The history has the moment in UTC; None: now.
+        It predicts the bundled windows of the GPU models that it has seen. The history has what
+        was found beside what the manifest claims, and the moment in UTC; None: now.
 
         Raises:
             ModelError: there is no such version, it cannot be used, or most of what was measured
                 lies outside its intervals.
             OSError: it cannot be written.
         """
-        manifest = self.open(version).manifest
-        check_intervals(manifest)
+        model = self.open(version)
+        check_intervals(manifest := model.manifest)
+        found = model.figures_found()
+        check_intervals(replace(manifest, figures=found))
+        figures = {**manifest.figures, **{f"bundled_{name}": of for name, of in found.items()}}
         with self._locked():
             if self.champion() != version:
-                self._record("promote", version, manifest, at)
+                self._record("promote", version, replace(manifest, figures=figures), at)
         return manifest
 
     def rollback(self) -> Manifest:

@@ -66,7 +66,10 @@ LABELS: dict[str, str] = {
     "Hostname": "node1",
 }
 
-Fault = Literal["none", "slow", "cut", "hang-up", "html", "500", "large", "long-line", "bytes"]
+Fault = Literal[
+    "none", "slow", "cut", "hang-up", "html", "500", "large", "long-line", "many-lines", "bytes",
+    "redirect",
+]  # fmt: skip
 
 
 def text(values: Mapping[str, float | str], *label_sets: Mapping[str, str]) -> str:
@@ -118,7 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
             body = b"# filler\n" * 2_000_000
         if state.fault == "long-line":
             body = b'DCGM_FI_DEV_SM_CLOCK{pod="' + b'\\"' * 1_000_000 + b'"} 1\n'
-        self.send_response(500 if state.fault == "500" else 200)
+        if state.fault == "many-lines":
+            body = b"DCGM_FI_DEV_SM_CLOCK 1\n" * 100_000
+        self.send_response({"500": 500, "redirect": 302}.get(state.fault, 200))
+        if state.fault == "redirect":
+            self.send_header("Location", "/elsewhere")
         html = state.fault == "html"
         self.send_header("Content-Type", "text/html" if html else "text/plain; version=0.0.4")
         if state.fault not in ("cut", "slow"):

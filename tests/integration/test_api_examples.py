@@ -16,7 +16,7 @@ import pytest
 from host import FakeHost
 from launch_server import LaunchServer, launch_server, make_tokens
 from launched import no_leftovers
-from small_model import save_model
+from small_model import free_names, save_model
 from waiting import eventually
 
 from advisor_api.openapi import EXAMPLES, operations
@@ -49,7 +49,8 @@ def server(fake_libraries: Path, input_model: Path) -> Iterator[LaunchServer]:
             host.write_job(job)
         shutil.copytree(input_model, own_folder(host.folder / "home"), dirs_exist_ok=True)
         model = save_model(host.folder / "made", version="20260201-first")
-        Registry(host.folder / "home/models").add(model)
+        with free_names():
+            Registry(host.folder / "home/models").add(model)
         tokens = make_tokens(host, "examples")
         with no_leftovers(host), launch_server(host, tokens, "--launching") as server:
             yield server

@@ -18,6 +18,7 @@ from made_up_bundle import FOLDER_OF_BUNDLED, kernel_report
 from made_up_kernel import record
 from reading import answer_of
 from scripted_http import Reply, scripted_http
+from small_model import free_names
 from store_points import observation
 
 from advisor.client import Client
@@ -217,26 +218,44 @@ def test_observations_are_kept_and_found_by_job(api: Api, writer: str) -> None:
 
 
 def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
-    """Each id has who sent it, by their token and not by their word."""
+    """Each id has who sent it, by their token and not by their word.
+
+    Other values of a window that is there are refused, and so is another's profile to replace.
+    """
     forger = api.token("write", "read")
     mine = observation(1)
-    forged = dataclasses.replace(mine, power_w=7.0, written_by="write")
-    for sent, token in ((forged, forger), (mine, writer)):
-        assert api.post("/v1/observations", {"observations": [to_row(sent)]}, token)["new"] == 1
+    forged = dataclasses.replace(mine, launch_id="20260101-000000-ffff", written_by="write")
+    sent = [(forged, forger), (mine, writer)]
+    for one, token in sent:
+        assert api.post("/v1/observations", {"observations": [to_row(one)]}, token)["new"] == 1
     kept = {o["written_by"]: o["power_w"] for o in api.get("/v1/observations")["observations"]}
-    assert kept == {"write-read": 7.0, "write": mine.power_w}
+    assert kept == {"write-read": mine.power_w, "write": mine.power_w}
+    other = to_row(dataclasses.replace(mine, power_w=7.0))
+    status, code, said = error_of(
+        api.ask("POST", "/v1/observations", api.token("admin"), json={"observations": [other]})
+    )
+    assert (status, code) == (409, "disputed")
+    assert "write has sent other values" in said or "write-read has sent other values" in said
+    assert put(api, writer, sweep()).status_code == 200
+    for done in (put(api, forger, sweep()), api.ask("DELETE", "/v1/profiles/mine", forger)):
+        status, code, said = error_of(done)
+        assert (status, code) == (409, "disputed")
+        assert "points of mine are of write" in said
+    assert put(api, api.token("admin", "read"), sweep()).status_code == 200
 
 
 def test_what_is_stored_unsigned_is_not_stored_again(api: Api, writer: str) -> None:
-    """An import that is repeated over HTTP doubles nothing; other values are kept."""
+    """An import that is repeated over HTTP doubles nothing; other values are refused."""
     pair = pair_point("fft", "gemm")
     points = [*sweep(), pair]
     api.service.store.add(points)
     api.service.store.add([observation(1)])
     changed = dataclasses.replace(pair, power_w=7.0)
-    sent = {"points": [to_row(point) for point in [*points, changed]]}
-    done = api.post("/v1/points", sent, writer)
-    assert (done["read"], done["new"]) == (len(points) + 1, 1)
+    done = api.post("/v1/points", {"points": [to_row(point) for point in points]}, writer)
+    assert (done["read"], done["new"]) == (len(points), 0)
+    refused = error_of(api.ask("POST", "/v1/points", writer, json={"points": [to_row(changed)]}))
+    assert refused[:2] == (409, "disputed")
+    assert "this site itself has sent other values" in refused[2]
     seen = {"observations": [to_row(observation(1)), to_row(observation(2))]}
     assert api.post("/v1/observations", seen, writer) == {"read": 2, "new": 1}
 
@@ -415,7 +434,8 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
     write_artefact(
         folder, Artefact(dataclasses.replace(manifest, version=version, files=files), {})
     )
-    Registry(home / "models").add(folder)
+    with free_names():
+        Registry(home / "models").add(folder)
 
 
 def version_of_answer(two_models: Api) -> str:

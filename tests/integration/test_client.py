@@ -321,6 +321,7 @@ def test_an_answer_without_end_is_given_up(
         Reply(status=302, headers={"Location": "http://127.0.0.1:9/"}),
         Reply(status=500, body=b"[" * 200_000),
         Reply(body=b"zip", headers={"Content-Encoding": "gzip"}),
+        Reply(body=b'{"a":[' + b'{"a":{}},' * 2_700_000),
     ],
 )
 def test_something_else_listens_there(scripted: Scripted, reply: Reply) -> None:

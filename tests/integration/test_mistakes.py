@@ -18,7 +18,7 @@ from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
 from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_data import open_store
-from advisor_data.bundled import bundled_solo_points
+from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 
 
 @pytest.mark.parametrize(
@@ -336,11 +336,18 @@ def test_a_warning_of_a_library_steers_no_terminal(jobs: FakeHost) -> None:
     assert "\nadvisor: all is well" not in done.stderr
 
 
-def test_a_moment_that_has_not_come_is_refused(advisor: Advisor, tmp_path: Path) -> None:
-    """It would be the newest for ever; weeks sort elsewhere as text."""
+def test_what_cannot_have_been_measured_is_refused(advisor: Advisor, tmp_path: Path) -> None:
+    """A moment to come would be the newest for ever; weeks sort elsewhere as text."""
     point = next(p for p in bundled_solo_points() if p.job == "fft")
-    for moment in ("9999-12-31T00:00:00Z", "2026-W05-6T00:00:00Z", "1999-12-31T00:00:00Z"):
-        row = to_row(replace(point, started_at=moment))
+    pair = bundled_pair_points()[0]
+    moments = ("9999-12-31T00:00:00Z", "2026-W05-6T00:00:00Z", "1999-12-31T00:00:00Z")
+    for moment, row in (
+        *((moment, replace(point, started_at=moment)) for moment in moments),
+        ("window_s is 0", replace(point, window_s=0.0)),
+        ("window_s is 1e+308", replace(pair, window_s=1e308)),
+        ("8 jobs ran together", replace(pair, parts=pair.parts * 4)),
+    ):
+        row = to_row(row)
         (tmp_path / "sent.jsonl").write_text(json.dumps(row) + "\n")
         said = advisor("data", "import", "sent.jsonl")
         assert said.code == 2

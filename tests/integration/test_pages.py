@@ -18,6 +18,7 @@ from new_database import keep
 from playwright.sync_api import Browser
 from raw_server import JSON, RawServer, raw_server
 from reading import some
+from small_model import free_names
 from store_points import observation
 
 from advisor.core.objectives import OBJECTIVES, Interval
@@ -95,7 +96,8 @@ def _fill(home: Path) -> None:
     evil = dataclasses.replace(fft[0], job=EVIL, run="evil", flags=("throttled",))
     keep(home, *mine, *server, evil, _observation())
     registry = Registry(home / "models")
-    registry.add(_model(home / "draft"))
+    with free_names():
+        registry.add(_model(home / "draft"))
     registry.promote(VERSION)
 
 

@@ -50,7 +50,14 @@ from advisor.files import private_folder, replace_file, try_lock, writing_privat
 from advisor.formats.moments import moment_fault
 from advisor.formats.wire import read, write
 from advisor.predict.profiles import Floats, make_profiles
-from advisor.validity.points import told, window_of, with_pair_flags, with_solo_flags
+from advisor.validity.points import (
+    author_of,
+    told,
+    undisputed,
+    window_of,
+    with_pair_flags,
+    with_solo_flags,
+)
 from advisor_data import Store
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
 from advisor_models.registry import (
@@ -192,7 +199,7 @@ def _moment_of(point: Point, otherwise: datetime) -> datetime:
 
 
 _Reason: TypeAlias = Literal[
-    "malformed", "duplicate", "disputed", "impossible", "flagged", "too-many"
+    "malformed", "duplicate", "disputed", "voids", "impossible", "flagged", "too-many"
 ]
 REASONS: tuple[_Reason, ...] = get_args(_Reason)
 
@@ -259,6 +266,9 @@ _FASTEST = 1.3
 MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
 """What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
 
+MOST_VOIDED = 10
+"""Pairs of others that one writer's profiles may make impossible; with more they are left out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sifted:
@@ -301,6 +311,8 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     )
     usable = usable_points(flagged)
     fresh = usable.where(lambda point: point.point_id not in known)
+    refused += _voiding(fresh, usable.profiled)
+    fresh, usable = without(fresh, refused), without(usable, refused)
     refused += too_fast(fresh.pairs, usable.profiled)
     refused += _too_many(without(fresh, refused).pairs, len(learned.pairs))
     return Sifted(accepted=without(usable, refused), refused=tuple(refused), new=len(new.ids))
@@ -345,6 +357,22 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
                 why = f"{job} did {rate:.4g}/s at {share:g} %, alone it does {limit:.4g}/s"
                 yield _refuse(point, "impossible", why)
                 break
+
+
+def _voiding(fresh: PointSet, alone: Sequence[SoloPoint]) -> Iterator[_Refused]:
+    """Profiles by which one writer would void more than `MOST_VOIDED` pairs of others."""
+    impossible = {one.point_id for one in too_fast(fresh.pairs, alone)}
+    for writer in sorted({point.written_by for point in fresh.profiled if point.written_by}):
+        pairs = [p for p in fresh.pairs if p.written_by != writer and p.point_id in impossible]
+        left = [point for point in alone if point.written_by != writer]
+        voided = len(pairs) - sum(1 for _ in too_fast(pairs, left))
+        if voided > MOST_VOIDED:
+            why = f"profiles of {writer} would make {voided} pairs of others impossible"
+            yield from (
+                _refuse(point, "voids", f"{why}, {MOST_VOIDED} at most: measure those jobs again")
+                for point in fresh.profiled
+                if point.written_by == writer
+            )
 
 
 def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[_Refused]:
@@ -397,8 +425,8 @@ def _impossible_power(point: Point) -> str | None:
 def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
     """A card measures one thing at a time: the same window again is a copy.
 
-    Nobody can say which of two unlike ones is the true one, so neither is learned from. What was
-    learned from already stays: else a copy would take it away.
+    Of unlike ones count those that `undisputed` has. What was learned from already stays: else a
+    copy would take it away.
     """
     found: dict[Hashable, dict[str, Point]] = {}
     for point in new:
@@ -406,12 +434,17 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
     known = {window_of(point): point.point_id for point in others}
     for window, copies in found.items():
         if window not in known and len(set(map(told, copies.values()))) > 1:
-            whose = sorted({copy.written_by or "this site itself" for copy in copies.values()})
+            whose = sorted(set(map(author_of, copies.values())))
             why = (
                 f"{len(copies)} unlike copies of this window are there, by {listed(whose)}; "
                 "measure it again, or remove what one wrote: advisor data delete --written-by NAME"
             )
-            yield from (_refuse(point, "disputed", why) for point in copies.values())
+            counted = {point.point_id: point for point in undisputed(copies.values())}
+            yield from (
+                _refuse(point, "disputed", why) for of, point in copies.items() if of not in counted
+            )
+            copies = counted
+        if not copies:
             continue
         first = known.get(window, min(copies))
         yield from (

@@ -37,6 +37,7 @@ LOG = logging.getLogger("advisor.service")
 _STATUS_OF_CODE = {
     "bad-input": 422,
     "busy": 409,
+    "disputed": 409,
     "idempotency-conflict": 409,
     "job": 409,
     "launching-off": 403,

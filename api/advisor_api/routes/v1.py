@@ -525,18 +525,22 @@ async def list_profile_points(
     return await long_answer(lambda: _profile_page(service, job, span))
 
 
-@profiles.put("/profiles/{job}", response_model=Stored)
+@profiles.put("/profiles/{job}", response_model=Stored, responses=may_refuse(409))
 def replace_profile(
     job: JobInPath, sent: SoloPointsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:
-    """Replace a job's stored points of one GPU model; the next answer is made from the new ones."""
+    """Replace a job's stored points of one GPU model; the next answer is made from the new ones.
+
+    Those that others sent only an admin replaces.
+    """
     gpu_model = _replacement(job, sent.points)
     with changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
         points = audited.signed(sent.points)
-        return answer(Stored(stored=service.store.replace_profile(job, gpu_model, points)))
+        stored = service.store.replace_profile(job, gpu_model, points, audited.owner)
+        return answer(Stored(stored=stored))
 
 
-@profiles.delete("/profiles/{job}", response_model=Deleted)
+@profiles.delete("/profiles/{job}", response_model=Deleted, responses=may_refuse(409))
 def delete_profile(
     job: JobInPath,
     _: Writer,
@@ -547,12 +551,12 @@ def delete_profile(
     """Forget a job's stored points, of one GPU model or of all; bundled points stay."""
     subject = f"{job} on {gpu_model}" if gpu_model else job
     with changing(service, audited, "profile.delete", subject):
-        if not (deleted := service.store.delete_profile(job, gpu_model)):
+        if not (deleted := service.store.delete_profile(job, gpu_model, audited.owner)):
             raise not_found(f"no points of {subject} are stored", "see GET /v1/jobs")
     return answer(Deleted(deleted=deleted))
 
 
-@profiles.post("/points", response_model=PointsTakenIn)
+@profiles.post("/points", response_model=PointsTakenIn, responses=may_refuse(409))
 def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: ServiceOf) -> Response:
     """Bring in solo and pair points; those that are there already are left as they are.
 
@@ -589,7 +593,7 @@ async def list_set_points(
 observations = v1_router("observations")
 
 
-@observations.post("/observations", response_model=TakenIn)
+@observations.post("/observations", response_model=TakenIn, responses=may_refuse(409))
 def add_observations(
     sent: ObservationsRequest, _: Writer, audited: Audited, service: ServiceOf
 ) -> Response:

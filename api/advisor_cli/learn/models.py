@@ -123,6 +123,12 @@ def promote(
     before = registry.champion()
     registry.promote(model)
     _say_change(registry, before, as_json=as_json)
+    told = registry.history()[-1].figures if before != model and not as_json else dict[str, float]()
+    for what in ("rate", "power"):
+        name = f"{what}_mean_error_percent"
+        if (found := told.get(f"bundled_{name}")) is not None:
+            claimed = f"{told[name]:.1f} %" if name in told else "nothing"
+            say(f"  {what} off by {found:.1f} % on the bundled windows; it claims {claimed}")
 
 
 @app.command("rollback")

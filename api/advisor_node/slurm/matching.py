@@ -268,9 +268,14 @@ class QueueRound:
 
     def decide(self) -> Iterator[Change]:
         """What is to be changed now."""
-        yield from self._given_up()
-        cards = grouped(_open_cards(self.jobs, self._kind), lambda card: self._kind(card[0]))
-        come = (job for job in self.jobs if job.undecided and self._came_s(job) <= self.now_s)
+        freed = {change.job.key: change for change in self._freed()}
+        yield from freed.values()
+        jobs = [job for job in self.jobs if job.key not in freed]
+        yield from self._given_up(jobs)
+        # Nobody is sent to, or waits for, a card of a node that takes no more jobs.
+        still = [job for job in jobs if not any(self._drained(node) for node, _ in job.cards)]
+        cards = grouped(_open_cards(still, self._kind), lambda card: self._kind(card[0]))
+        come = (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s)
         waiting = grouped(come, self._kind)
         for kind in dict.fromkeys((*cards, *waiting)):
             # Of many jobs that may meet, the first in the queue.
@@ -357,9 +362,27 @@ class QueueRound:
         told = replace(_named(job), share_text=share, counted=counted, memory_mib=memory)
         return Change(job=job, named=told, counted=counted, limit_min=limit, why=f"{share} % {why}")
 
-    def _given_up(self) -> Iterator[Change]:
-        """Jobs that were sent beside another and could not start there."""
+    def _freed(self) -> Iterator[Change]:
+        """Jobs that wait for what drained nodes have; they wait for nobody any more."""
         for job in self.jobs:
+            nodes = [
+                node.name
+                for node in self.nodes.values()
+                if node.gpus
+                and (node.name == job.needs_node or not job.needs_node)
+                and {*job.partition.split(",")} & {*node.partitions}
+            ]
+            why = [f"node {name} is drained ({self._drained(name)})" for name in nodes[:3]]
+            waits = job.undecided or (job.pending and job.part)
+            if waits and nodes and all(map(self._drained, nodes)):
+                yield replace(self._whole(job, listed(why)), node="" if job.needs_node else None)
+
+    def _drained(self, name: str) -> str:
+        return node.drained if (node := self.nodes.get(name)) else ""
+
+    def _given_up(self, jobs: Iterable[SlurmTask]) -> Iterator[Change]:
+        """Jobs that were sent beside another and could not start there."""
+        for job in jobs:
             sent = job.pending and job.part and job.needs_node
             if sent and self.now_s - job.eligible_s > START_S:
                 yield replace(self._whole(job, "it could not start beside another"), node="")

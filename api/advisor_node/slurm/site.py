@@ -494,7 +494,8 @@ class Partition:
 class SlurmNode:
     """A node with so many GPUs; `is_shared` where each is counted as gres/mps of 100 as well.
 
-    Types are those of its GPUs in gres.conf, an empty one of those that have none.
+    Types are those of its GPUs in gres.conf, an empty one of those that have none. `drained` says
+    why it takes no jobs; empty: it does.
     """
 
     name: str
@@ -503,6 +504,7 @@ class SlurmNode:
     gpus: int
     is_shared: bool
     types: frozenset[str] = frozenset()
+    drained: str = ""
 
     @classmethod
     def by_name(cls, ask: SlurmCommand) -> "Mapping[str, SlurmNode]":
@@ -552,6 +554,8 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
     named: Any = row.get("partitions")
+    # 22.05 has its flags beside the state; later versions have all of them there.
+    state = f"{row.get('state')} {row.get('state_flags')}".upper()
     return SlurmNode(
         name=str(row.get("name", "")),
         partitions=tuple(map(str, named or ())),
@@ -559,6 +563,7 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,
         types=frozenset(counts["gpu"]),
+        drained=str(row.get("reason") or "no reason is given") if "DRAIN" in state else "",
     )
 
 

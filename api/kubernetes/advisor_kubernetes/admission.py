@@ -374,8 +374,14 @@ def _check(pod: Object, container: Object, shape: _PodShape, host_paths: Sequenc
     for other in _containers(pod):
         if other is not container:
             _check_beside(other)
-        if part(other, "securityContext").get("privileged"):
-            raise _too_much(f"the container {shown(word(other, 'name'))} is privileged")
+        context = part(other, "securityContext")
+        does = {
+            "is privileged": context.get("privileged"),
+            "adds capabilities": part(context, "capabilities").get("add"),
+            "unmasks /proc": context.get("procMount") not in (None, "Default"),
+        }
+        if done := next((what for what, is_so in does.items() if is_so), None):
+            raise _too_much(f"the container {shown(word(other, 'name'))} {done}")
     _check_volumes(pod, container, shape, host_paths)
 
 
@@ -429,6 +435,7 @@ def _check_pod(spec: Object) -> None:
             ),
         ),
         (spec.get("hostPID"), _too_much("hostPID is set")),
+        (spec.get("hostNetwork"), _too_much("hostNetwork is set")),
         (
             spec.get("hostUsers") is False,
             InputError(

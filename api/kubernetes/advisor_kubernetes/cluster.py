@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import urllib3
 from kubernetes import config
-from kubernetes.client import ApiClient
+from kubernetes.client import ApiClient, Configuration
 
 from advisor.errors import AdvisorError, InputError
 
@@ -176,11 +176,14 @@ def connect() -> "Cluster":
         "there is no cluster to connect to",
         fix="run in a pod with a service account, or set KUBECONFIG",
     ):
+        configuration: Any = Configuration()
+        # As often as urllib3 does by itself, but nothing is sent on to where an answer points.
+        configuration.retries = urllib3.Retry(3, redirect=False)
         try:
-            _CONFIG.load_incluster_config()
+            _CONFIG.load_incluster_config(configuration)
         except _CONFIG.ConfigException:
-            _CONFIG.load_kube_config()
-    return Cluster(ApiClient())
+            _CONFIG.load_kube_config(client_configuration=configuration)
+    return Cluster(ApiClient(configuration))
 
 
 class Cluster:

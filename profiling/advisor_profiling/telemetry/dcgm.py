@@ -7,13 +7,14 @@ what it collected last, so a profile needs `-c 1000` and windows of several seco
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 import requests
 import urllib3
-from prometheus_client.parser import text_string_to_metric_families
 
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import (
@@ -30,7 +31,10 @@ from advisor.core.telemetry import (
     Readings,
     channels_of,
 )
-from advisor.errors import SourceError
+from advisor.core.wording import shown
+from advisor.errors import SourceError, TooMuchError
+from advisor.runtime.processes import in_thread
+from advisor.scrape.page import typed_samples
 from advisor_profiling.telemetry.nvml import throttle_names
 
 
@@ -165,17 +169,12 @@ def samples(text: str, prefix: str = PREFIX) -> Iterator[tuple[str, Mapping[str,
     Raises:
         SourceError: the text is no metrics text.
     """
-    try:
-        families: list[Any] = list(text_string_to_metric_families(text))
-    except ValueError as error:
-        raise SourceError("the exporter's text cannot be read", why=str(error)[:200]) from error
-    for family in families:
-        for sample in family.samples:
-            if sample.name.startswith(prefix):
-                # Older exporters write Hostname and UUID where newer ones write hostname.
-                labels = {key.lower(): label for key, label in sample.labels.items()}
-                # The parser ends each counter with _total, as OpenMetrics wants it.
-                yield sample.name.removesuffix("_total"), labels, float(sample.value)
+    wanted = (prefix, f"# TYPE {prefix}")
+    for _, sample in typed_samples(ln for ln in text.split("\n") if ln.lstrip().startswith(wanted)):
+        # Older exporters write Hostname and UUID where newer ones write hostname.
+        labels = {key.lower(): label for key, label in sample.labels.items()}
+        # The parser ends each counter with _total, as OpenMetrics wants it.
+        yield sample.name.removesuffix("_total"), labels, float(sample.value)
 
 
 def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
@@ -196,8 +195,6 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
 _LARGEST_BYTES = 4 * 2**20
-# The parser takes a time that grows with the square of a line, by its labels and its quotes.
-_LONGEST_LINE = 16 * 2**10
 
 
 class DcgmSource:
@@ -319,46 +316,77 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
     """
     session = session or requests.Session()
     session.headers["Accept"] = "text/plain"
+    # What is silent for so long is not waited for any more.
+    timeout_s = (_CONNECT_S, 2 * _READ_S)
     try:
-        with session.get(url, timeout=(_CONNECT_S, _READ_S), stream=True) as answer:
-            if answer.status_code != 200:
-                raise _bad(url, f"answered HTTP {answer.status_code}")
-            kind = answer.headers.get("Content-Type", "")
-            if not kind.startswith(("text/plain", "application/openmetrics-text")):
-                raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
-            body = _read(url, answer)
-    except (requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError) as error:
-        raise _too_slow(url) from error
+        status, headers, body = exchange(
+            session, "GET", url, most_bytes=_LARGEST_BYTES, within_s=_READ_S, timeout=timeout_s
+        )
+    except TooMuchError as error:
+        raise _bad(url, error.what) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise SourceError(
             f"no answer from the exporter at {url}",
             why=str(error),
             fix="start dcgm-exporter (`-c 1000`) or set ADVISOR_DCGM_URL to its address",
         ) from error
+    if status != 200:
+        raise _bad(url, f"answered HTTP {status}")
+    kind = headers.get("Content-Type", "")
+    if not kind.startswith(("text/plain", "application/openmetrics-text")):
+        raise _bad(url, f"sent {kind or 'no content type'} instead of metrics text")
     # The text format ends every line, the last one too.
     if not body.endswith(b"\n"):
         raise _bad(url, f"was cut off after {len(body)} bytes")
-    if max(map(len, body.split(b"\n"))) > _LONGEST_LINE:
-        raise _bad(url, f"sent a line of more than {_LONGEST_LINE} bytes")
     return body.decode(errors="replace")
 
 
-def _read(url: str, answer: requests.Response) -> bytes:
-    started_s = time.monotonic()
-    body = bytearray()
-    # read1 returns what has arrived; iter_content would wait for more without end, because the
-    # timeouts of requests are for each read of the socket.
-    while part := answer.raw.read1(65536, decode_content=True):
-        body += part
-        if len(body) > _LARGEST_BYTES:
-            raise _bad(url, f"sent more than {_LARGEST_BYTES} bytes")
-        if time.monotonic() - started_s > _READ_S:
-            raise _too_slow(url)
-    return bytes(body)
+def exchange(
+    session: requests.Session,
+    method: str,
+    url: str,
+    *,
+    most_bytes: int,
+    within_s: float,
+    **given: Any,
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Status, headers and body of an answer; nothing is sent again to where it redirects.
+
+    Raises:
+        TooMuchError: it is too long, or takes too long, with the words that follow its subject.
+        SourceError: it is a redirect.
+    """
+    answer = in_thread(partial(_exchanged, session, method, url, most_bytes, within_s, given))
+    # The timeouts of requests are for each read of the socket.
+    if not wait({answer}, within_s).done:
+        raise TooMuchError(f"took longer than {within_s:g} s")
+    return answer.result()
 
 
-def _too_slow(url: str) -> SourceError:
-    return _bad(url, f"took longer than {_READ_S} s")
+def _exchanged(
+    session: requests.Session,
+    method: str,
+    url: str,
+    most_bytes: int,
+    within_s: float,
+    given: Mapping[str, Any],
+) -> tuple[int, Mapping[str, str], bytes]:
+    ends_s, body = time.monotonic() + within_s, bytearray()
+    with session.request(method, url, stream=True, allow_redirects=False, **given) as answer:
+        if answer.is_redirect:
+            raise SourceError(
+                f"{url} redirects to {shown(answer.headers['Location'])}",
+                why="whoever answers there would get what is asked here",
+                fix="name that address, if it is the right one",
+            )
+        # read1 returns what has arrived; iter_content would wait for more without end.
+        while part := answer.raw.read1(65536, decode_content=True):
+            body += part
+            if len(body) > most_bytes:
+                raise TooMuchError(f"sent more than {most_bytes} bytes")
+            if time.monotonic() > ends_s:  # nobody waits for it any more
+                raise TooMuchError(f"took longer than {within_s:g} s")
+        return answer.status_code, answer.headers, bytes(body)
 
 
 def _bad(url: str, what: str) -> SourceError:

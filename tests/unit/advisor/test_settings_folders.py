@@ -29,6 +29,13 @@ def no_host_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "run-advisor"
 
 
+def test_a_file_of_brackets_is_refused_plainly(tmp_path: Path) -> None:
+    (tmp_path / "advisor").mkdir()
+    (tmp_path / "advisor/config.toml").write_text("home = " + "[" * 30_000)
+    with pytest.raises(InputError, match="brackets in brackets"):
+        read_settings({"XDG_CONFIG_HOME": str(tmp_path)})
+
+
 @pytest.mark.usefixtures("no_host_folder")
 def test_a_session_has_its_runtime_folder_and_its_user_one_lock_folder(tmp_path: Path) -> None:
     """A cron job and a login of one user keep off each other's GPU."""

@@ -1,27 +1,34 @@
 """The home of a demonstration, its replay and the mark of its answers."""
 
 import json
+import os
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from advisor.files import serving_home
 from advisor.launch.folder import list_folders, read_history
 from advisor.settings import read_settings
 from advisor_api import demo
 from advisor_api.demo import Replay, demo_settings, with_mark
 
 
-def test_the_home_is_private_and_gone_at_the_end(
+def test_the_home_is_private_and_gone_at_the_end_or_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with demo_settings(read_settings()) as settings:
-        [home] = tmp_path.iterdir()
-        assert settings.home == home
-        assert home.stat().st_mode & 0o777 == 0o700
-    assert not home.exists()
+    killed, served, begun = (tmp_path / f"advisor-demo-{name}" for name in "abc")
+    for folder in (killed, served, begun):
+        folder.mkdir(0o700)
+    with serving_home(served):
+        for folder in (killed, served):
+            os.utime(folder, (0, 0))
+        with demo_settings(read_settings()) as settings:
+            assert {*tmp_path.iterdir()} == {served, begun, settings.home}
+            assert settings.home.stat().st_mode & 0o777 == 0o700
+    assert not settings.home.exists()
 
 
 def test_a_second_day_follows_and_no_moment_is_ahead(

@@ -8,18 +8,21 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_model
 from hypothesis import given, strategies as st
-from small_model import POWER_TREES, SPEED_TREES, changed_head, save_model
+from small_model import POWER_TREES, SPEED_TREES, changed_head, free_names, save_model
 
 from advisor.errors import ModelError
+from advisor_models.model_predictor import LEAF, NODE
 from advisor_models.registry import (
+    BUNDLED,
     LIMITED,
     MANIFEST,
     SPLIT,
@@ -41,6 +44,17 @@ from advisor_models.registry import (
 )
 
 FAKES = Path(small_model.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _named(request: pytest.FixtureRequest) -> Generator[None]:
+    with nullcontext() if "own_names" in request.fixturenames else free_names():
+        yield
+
+
+@pytest.fixture
+def own_names() -> None:
+    """Models are named by their content."""
 
 
 @pytest.fixture
@@ -106,6 +120,31 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
     with pytest.raises(ModelError, match="it is cut off"):
         registry.add(save_model(tmp_path / "v2", speed=b"no trees", version="v2"))
     assert registry.versions() == []
+
+
+@pytest.mark.usefixtures("own_names")
+def test_no_model_passes_for_another_or_for_a_better_one(tmp_path: Path) -> None:
+    """Trees that answer e^5 come with the hashes and the figures of the bundled model."""
+    made, true = Registry(tmp_path / "models"), read_artefact(BUNDLED)
+    leaf = np.array([(LEAF, 5.0)], NODE).tobytes()
+    files = {**true.files, SPEED_TREES: leaf}
+    passing = Artefact(dataclasses.replace(true.manifest, files=hashes(files)), files)
+    for name, model in (("a", passing), ("b", named(true.manifest, files))):
+        (tmp_path / name).mkdir()
+        write_artefact(tmp_path / name, model)
+    with pytest.raises(ModelError, match="by its content it is"):
+        made.add(tmp_path / "a")
+    version = made.add(tmp_path / "b").version
+    with pytest.raises(ModelError, match=r"for 90 % held .* % of the measured rates"):
+        made.promote(version)
+    assert made.champion() == "bundled"
+    own = named(dataclasses.replace(true.manifest, figures={}), true.files)
+    (tmp_path / "c").mkdir()
+    write_artefact(tmp_path / "c", own)
+    made.promote(made.add(tmp_path / "c").version)
+    figures = made.history()[-1].figures
+    assert figures.keys() >= {"bundled_rate_mean_error_percent", "bundled_power_coverage_percent"}
+    assert 0 < figures["bundled_rate_mean_error_percent"] < 10
 
 
 def test_added_twice(added: Registry, tmp_path: Path) -> None:
@@ -389,6 +428,7 @@ def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -
         read_manifest(model)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
     """Another byte of a file, or another figure, is another model; another hour is the same one."""
     made = named(small_model.make_manifest({}), small_model.trees())
@@ -462,11 +502,13 @@ def test_wider_bounds_hold_what_the_others_hold() -> None:
     assert wider(POWER, 2)[UNCAPPED] == LogBounds(0.1, 0.4)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     folder = small_model.save_model(tmp_path / "m")
     files = {**small_model.trees(), "more.joblib": b"cos\nsystem\n(S'false'\ntR."}
     (folder / "more.joblib").write_bytes(files["more.joblib"])
-    write_artefact(folder, Artefact(small_model.make_manifest(files), {}))
+    model = named(small_model.make_manifest(files), files)
+    write_artefact(folder, model)
     code = f"""
 import pickle, sys
 def refuse(*args, **kwargs): raise AssertionError("unpickled")
@@ -482,4 +524,4 @@ print(*sorted({{"sklearn", "joblib"}} & set(sys.modules)))
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["20260131-aaaaaa"]
+    assert done.stdout.split() == [model.manifest.version]

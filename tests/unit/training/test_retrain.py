@@ -28,7 +28,7 @@ from retraining import (
     points,
     registry_in,
 )
-from small_model import make_manifest, save_model
+from small_model import free_names, make_manifest, save_model
 
 from advisor.core.records import OBSERVED_SOURCE, Observation, PairPoint
 from advisor.core.wording import listed
@@ -172,7 +172,8 @@ def test_a_version_of_a_killed_run_is_used(site: Site, bundled: Path) -> None:
 @pytest.mark.slow
 def test_only_the_last_versions_stay(site: Site, tmp_path: Path) -> None:
     [first] = site.registry.versions()
-    site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
+    with free_names():
+        site.registry.add(save_model(tmp_path / "by-hand", version="20250101-byhand"))
     own = NEW_POINTS | points((made_up.MadeUpJob("new", 50, 0.3, 0.3, 200, 60), *made_up.JOBS[:2]),
                               "2026-02-02")  # fmt: skip
     report = site.night(1, own, keep=1)
@@ -266,16 +267,21 @@ def test_a_window_under_another_name_is_a_duplicate() -> None:
 
 
 def test_unlike_copies_of_a_window_keep_each_other_out() -> None:
-    """A forged copy takes no place of the true one, whoever is first by name; neither teaches."""
+    """A forged copy takes no place of the true one, whoever is first by name.
+
+    What the site itself measured teaches; of those that two writers sent neither does.
+    """
     own = points(KNOWN_JOBS)
-    for forger in ("a", "z"):
-        forged = replace(faster(own.pairs[0], 0.7), written_by=forger)
+    for forger, author in itertools.product("az", (None, "m")):
+        true = replace(own.pairs[0], written_by=author)
+        forged = replace(faster(true, 0.7), written_by=forger)
         forged = replace(forged, started_at=forged.started_at.replace("+00:00", "Z"))
-        found = sifted(replace(own, pairs=(*own.pairs, forged)))
-        assert {one.point_id for one in found.refused} == {own.pairs[0].point_id, forged.point_id}
+        found = sifted(replace(own, pairs=(true, *own.pairs[1:], forged)))
+        wrong = {forged.point_id, *([true.point_id] if author else [])}
+        assert {one.point_id for one in found.refused} == wrong
         [counted] = by_reason(found.refused)
         assert counted.reason == "disputed"
-        named = f"by {listed(sorted((forger, 'this site itself')))}"
+        named = f"by {listed(sorted((forger, author or 'this site itself')))}"
         assert all(part in counted.example for part in (named, "--written-by NAME"))
 
 
@@ -284,6 +290,32 @@ def test_what_was_learned_stays_beside_an_unlike_copy() -> None:
     found = sifted(PointSet(pairs=(replace(faster(known, 0.7), written_by="a"),)))
     assert [one.reason for one in found.refused] == ["duplicate"]
     assert known.point_id in found.accepted.ids
+
+
+def test_one_writer_voids_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By sweeps at half of the rates that a job has, more than the site has of it."""
+    own = points(KNOWN_JOBS)
+    slow = tuple(
+        replace(
+            p,
+            rate=p.rate / 2,
+            run=f"slow-{hour}",
+            started_at=f"{p.started_at[:10]}T2{hour}{p.started_at[13:]}",
+            written_by="z",
+        )
+        for p in own.profiled
+        if p.job == "sitter"
+        for hour in range(3)
+    )
+    sent = replace(own, profiled=(*own.profiled, *slow))
+    of = {one.reason: one for one in by_reason(sifted(sent).refused)}
+    assert {*of["voids"].point_ids} == {point.point_id for point in slow}
+    assert "profiles of z would make" in of["voids"].example
+    assert "impossible" not in of
+    monkeypatch.setattr("advisor_training.retrain.MOST_VOIDED", 10_000)
+    of = {one.reason: one for one in by_reason(sifted(sent).refused)}
+    assert of["impossible"].points > 10
+    assert "voids" not in of
 
 
 def test_one_writer_teaches_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:

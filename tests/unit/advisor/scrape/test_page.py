@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from advisor.errors import InputError, JobError, SourceError
+from advisor.errors import InputError, JobError, SourceError, TooMuchError
 from advisor.progress import FILE_BYTES, Progress, latency_bucket
 from advisor.runtime.counting import (
     CounterFile,
@@ -78,6 +78,8 @@ def test_what_is_not_there_yet_is_told_with_near_names() -> None:
     with pytest.raises(SourceError, match="no counters at all"):
         read(b"", "a")
     assert read(VLLM, "vllm:generation_tokens_total", "vllm:nothing").buckets == ()
+    with pytest.raises(SourceError, match="no metrics text"):
+        read(b"a 1" + 400 * b"0", "a")
 
 
 @pytest.mark.parametrize(
@@ -92,13 +94,14 @@ def test_what_is_not_there_yet_is_told_with_near_names() -> None:
         (b"a 1\nh_bucket{le=\"1\"} 1\n", "a", "h", "no cumulative ones"),
         (b"a 1\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\n", "a", "h", "no cumulative ones"),
         (b"a 1\nh_bucket{le=\"1\"} 0\nh_bucket{le=\"+Inf\"} NaN\n", "a", "h", "not|no"),
-        (b'a{x="' + b"y" * 20_000 + b'"} 1\n', "a", None, "a line of a of more than 16384 bytes"),
+        (b'a{x="' + b"y" * 20_000 + b'"} 1\n', "a", None, "a line of more than 16384 char"),
+        (b"a 1\n" * 600_000, "a", None, "more than 2097152 characters to parse"),
     ],
 )  # fmt: skip
 def test_what_can_never_be_counted_by_is_refused(
     page: bytes, counter: str, histogram: str | None, said: str
 ) -> None:
-    with pytest.raises(JobError, match=said):
+    with pytest.raises((JobError, TooMuchError), match=said):
         read(page, counter, histogram)
 
 

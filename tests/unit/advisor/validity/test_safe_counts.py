@@ -807,11 +807,16 @@ KINDS = [type(record).__name__ for record in RECORDS]
 
 @pytest.mark.parametrize("true", RECORDS, ids=KINDS)
 @pytest.mark.parametrize("forger", ["a", "z"])
-def test_of_unlike_copies_none_counts(true: Record, forger: str) -> None:
+def test_of_unlike_copies_that_of_the_site_itself_counts(true: Record, forger: str) -> None:
+    """Of those that others sent none does."""
     same = true.started_at.replace("Z", "+00:00")
     forged = replace(true, written_by=forger, started_at=same, power_w=(true.power_w or 0) * 0.7)
     other = replace(true, started_at="2026-01-02T03:04:05Z")
-    assert (undisputed([true, other, forged]), undisputed([forged, true])) == ([other], [])
+    assert (undisputed([true, other, forged]), undisputed([forged, true])) == (
+        [true, other],
+        [true],
+    )
+    assert undisputed([replace(true, written_by="b"), other, forged]) == [other]
 
 
 @pytest.mark.parametrize("true", RECORDS, ids=KINDS)

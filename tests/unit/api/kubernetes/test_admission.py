@@ -256,6 +256,7 @@ def gpu_limit(name: str, count: str = "1") -> Object:
         (at(f"{FIRST}/resources", gpu_limit("gpu", "0")), "asks for no GPU"),
         (at("hostIPC", True), "hostIPC"),
         (at("hostPID", True), "hostPID"),
+        (at("hostNetwork", True), "hostNetwork"),
         (at("hostUsers", False), "hostUsers"),
         (at("nodeName", "gpu-a"), "nodeName"),
         (at(f"{FIRST}/env", [{"name": LIMIT, "value": "100"}]), f"the pod sets '{LIMIT}'"),
@@ -281,6 +282,14 @@ def gpu_limit(name: str, count: str = "1") -> Object:
         (
             at(SECOND, {"name": "s", "image": "x", "securityContext": {"privileged": True}}),
             "the container 's' is privileged",
+        ),
+        (
+            at(f"{FIRST}/securityContext", {"capabilities": {"add": ["MKNOD"]}}),
+            "adds capabilities",
+        ),
+        (
+            at("initContainers", [{"name": "i", "securityContext": {"procMount": "Unmasked"}}]),
+            "the container 'i' unmasks /proc",
         ),
         (at(f"{FIRST}/envFrom", [{"configMapRef": {"name": "c"}}]), "envFrom could set"),
         (at(f"{FIRST}/envFrom", [{"prefix": "CUDA_MPS_SM_"}]), "envFrom could set"),

@@ -18,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 from kube_api import cluster_at, kube_api
 from kube_objects import Call, KubeApi, away, merged
 from kube_serving import admitted, claimed, gpus, make_node, node_of, pod_of
+from scripted_http import Reply, scripted_http
 from typer.testing import CliRunner
 from waiting import eventually
 
@@ -830,6 +831,29 @@ def test_without_a_cluster_it_says_where_one_is_looked_for(
     monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "nothing"))
     with pytest.raises(InputError, match="set KUBECONFIG"):
         connect()
+
+
+def test_nothing_is_sent_where_an_answer_redirects(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither the token nor what it asks."""
+    with scripted_http() as others, scripted_http() as ours:
+        named = {"name": "it", "cluster": {"server": ours.url}, "user": {"token": "secret"}}
+        context = {"name": "it", "context": {"cluster": "it", "user": "it"}}
+        file = tmp_path / "config"
+        file.write_text(
+            json.dumps(
+                {"clusters": [named], "users": [named], "contexts": [context]}
+                | {"current-context": "it"}
+            )
+        )
+        module = sys.modules["kubernetes.config.kube_config"]
+        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(file))
+        ours.will(Reply(status=307, headers={"Location": f"{others.url}/x"}))
+        with pytest.raises(ClusterError, match="307"):
+            connect().post(PODS, {"kind": "Pod"})
+        assert [one.headers["authorization"] for one in ours.seen] == ["Bearer secret"]
+        assert others.seen == []
 
 
 def test_answers_that_are_none_are_errors_with_a_status(api: KubeApi) -> None:

@@ -164,6 +164,22 @@ def test_who_is_left_before_it_began_has_a_whole_gpu() -> None:
     assert decided(replace(first, eligible_s=NOW_S - 5)) == {}
 
 
+def test_nobody_waits_for_a_drained_node() -> None:
+    """All are told why; what runs there stays, and where another node is left they share that."""
+    gone = {"n1": replace(NODE, drained="Duplicate jobid")}
+    first = begun("a", pending=True, cards={}, eligible_s=NOW_S - 5)
+    sent = begun("c", pending=True, cards={}, needs_node="n1", eligible_s=NOW_S - 5)
+    found = decided(first, sent, begun("a", index=1), waiting("b"), nodes=gone)
+    assert found.keys() == {"a", "b", "c"}
+    for change in found.values():
+        assert (change.counted, change.named.share_text, change.starts_in_s) == (100, "100", 0)
+        assert change.why == "a whole GPU: node n1 is drained (Duplicate jobid)"
+    assert (found["a"].node, found["b"].node, found["c"].node) == (None, None, "")
+    other = {**gone, "n2": replace(NODE, name="n2")}
+    assert decided(begun("a"), waiting("b"), nodes=other) == {}
+    assert decided(waiting("a"), waiting("b"), nodes=other)["a"].counted == 66
+
+
 def test_who_cannot_start_where_it_was_sent_has_a_whole_gpu() -> None:
     named = Named(job="b", share_text="26", counted=34)
     sent = waiting("b", named=named, counted=34, needs_node="n1", eligible_s=NOW_S - START_S - 1)

@@ -177,10 +177,17 @@ def test_memory_is_bounded_and_the_job_is_told(folder: Path, job: Path) -> None:
     assert said not in task_prolog(folder, 0, SLURM_STEP_ID="0")
 
 
-def test_a_job_without_a_daemon_is_refused(folder: Path) -> None:
-    """It would run without a limit."""
-    [line] = task_prolog(folder, 1, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")
+def test_a_job_without_a_daemon_is_requeued_once_and_refused(folder: Path, tmp_path: Path) -> None:
+    """It would run without a limit; for one that Slurm sends again it runs no Prolog."""
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@" >> "${0%/*}/asked"\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    given = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    told, line = task_prolog(folder, 1, **given)
+    assert told == "print advisor: the job is requeued, this once"
+    for again in ({"SLURM_RESTART_COUNT": "1"}, {"SLURM_STEP_ID": "0"}):
+        assert task_prolog(folder, 1, **{**given, **again}) == [line]
     assert line.startswith("print advisor: no MPS daemon of yours answers")
+    assert (tmp_path / "asked").read_text() == "requeue 42\n"
 
 
 def test_other_jobs_lose_what_a_parent_had(folder: Path) -> None:

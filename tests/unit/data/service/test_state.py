@@ -115,6 +115,7 @@ def test_a_token_that_has_ended_is_not_found(
         ("", ["read"], None, "not a valid token name"),
         ("line\n", ["read"], None, "not a valid token name"),
         ("x" * 65, ["read"], None, "not a valid token name"),
+        ("Anonymous", ["read"], None, "not a valid token name"),
         ("ci", [], None, "give one or more of read, write, launch, admin"),
         ("ci", ["read", "root"], None, "not all known"),
         ("ci", ["read"], "2099-01-01T00:00:00", "not a time in UTC. write it as 2026"),

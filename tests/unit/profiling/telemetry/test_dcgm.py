@@ -275,6 +275,8 @@ def test_exporter_without_the_counters_is_refused(server: Exporter) -> None:
         ("500", "HTTP 500"),
         ("large", "more than"),
         ("long-line", "a line of more than"),
+        ("many-lines", "characters to parse"),
+        ("redirect", "redirects to '/elsewhere'"),
         ("bytes", "cannot be read|no row for"),
     ],
 )

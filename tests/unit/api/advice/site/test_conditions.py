@@ -423,8 +423,11 @@ def test_of_copies_fewer_are_read_as_well(store: Store) -> None:
 
 def test_unlike_copies_of_a_window_tell_nothing(store: Store) -> None:
     """Who may write answers for no pair by a copy; a true window beside them counts."""
-    store.add([point(), replace(point(), power_w=100.0, written_by="a")])
-    store.add([launch(), replace(launch(), power_w=100.0, written_by="a"), launch(1)])
+    for of, more in ((point(), []), (launch(), [launch(1)])):
+        sent = [
+            replace(of, power_w=watts, written_by=by) for watts, by in ((100.0, "a"), (90.0, "b"))
+        ]
+        store.add([*sent, *more])
     (left,) = measured_windows(TWO, unchecked, store, bundled=())["a", "b"]
     assert left.started_at == launch(1).started_at
 

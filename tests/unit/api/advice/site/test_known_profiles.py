@@ -150,12 +150,15 @@ def test_a_job_without_enough_points_is_told_what_to_measure(
 
 def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
     """Who may write changes no profile by a copy: the window is gone, or the job says why."""
-    true = solo_points("a")
+    true = [replace(point, written_by="b") for point in solo_points("a")]
     small, *_, whole = sorted(true, key=lambda point: point.share_percent)
-    stored(settings, *true, replace(small, rate=9 * small.rate, written_by="z"))
+    half = replace(small, rate=9 * small.rate, written_by="z")
+    stored(settings, *true, half)
     [left, _] = find_profiles(["a", "a"], settings).profiles
     assert small.share_percent not in left.shares
-    stored(settings, replace(whole, power_w=1.0, written_by="z"))
+    with open_store(settings.database_url, settings.home) as store:
+        store.delete([*true, half])
+    stored(settings, *true, replace(whole, power_w=1.0, written_by="z"))
     with pytest.raises(InputError, match=r"unlike copies.*--written-by NAME"):
         find_profiles(["a", "fft"], settings)
 
