@@ -145,28 +145,20 @@ _AT_ONCE = 500
 """Records in one request, so that its body stays below 1 MiB."""
 
 
-class ClientError(AdvisorError):
+class ClientError(AdvisorError, code="client"):
     """The service could not be asked, or gave no answer that can be used."""
 
-    code = "client"
 
-
-class UnreachableError(ClientError):
+class UnreachableError(ClientError, code="unreachable"):
     """There is no service at this address, or the connection to it broke."""
 
-    code = "unreachable"
 
-
-class TooSlowError(ClientError):
+class TooSlowError(ClientError, code="too-slow"):
     """There was no answer in time. What was asked for may have been done all the same."""
 
-    code = "too-slow"
 
-
-class AnswerError(ClientError):
+class AnswerError(ClientError, code="bad-answer"):
     """An answer that is none of this service, or of another version of it."""
-
-    code = "bad-answer"
 
 
 class ApiError(ClientError):

@@ -200,16 +200,12 @@ def _visible_job(job: JobStatus, caller: Caller) -> JobStatus:
     return job if "launch" in caller.scopes else replace(job, error=job.error and HIDDEN)
 
 
-class LaunchingOffError(AdvisorError):
+class LaunchingOffError(AdvisorError, code="launching-off"):
     """This service launches nothing."""
 
-    code = "launching-off"
 
-
-class _OtherHostError(AdvisorError):
+class _OtherHostError(AdvisorError, code="other-host"):
     """What was asked for can only be done on another host."""
-
-    code = "other-host"
 
 
 def launch(
