@@ -27,29 +27,27 @@ from advisor.launch.folder import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
-    BatchAnswer,
-    BatchItem,
-    ComponentsOfJob,
-    ComponentsOfPair,
-    Gains,
-    Recommendation,
-)
-from advisor.wire.lists import (
     AuditEntry,
     AuditLog,
+    BatchAnswer,
+    BatchItem,
     Champion,
+    ComponentsOfJob,
+    ComponentsOfPair,
     Deleted,
+    Gains,
     JobList,
     JobRow,
     ModelDetails,
     ModelList,
     Observations,
     PairPoints,
+    Placement,
     ProfilePoints,
+    Recommendation,
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement
 from advisor.wire.power import (
     InputAsked,
     InputPowerRequest,

@@ -20,7 +20,7 @@ from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, wi
 from advisor.placement.placing import Bools, PlacedSet, Placing, set_answers
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
-from advisor.wire.placement import PlacedJob
+from advisor.wire.answers import PlacedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,7 @@ from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire import placement as wire
-from advisor.wire.answers import ModelName
+from advisor.wire import answers as wire
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.answers import (
     KnownSet,
@@ -412,7 +411,7 @@ def _to_wire(
         timed_out=plan.timed_out,
         bundled_profiles=tuple(sorted({name for of in known for name in of.found.bundled})),
         warnings=warnings,
-        model=ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
+        model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
         card=card and card.told,
     )
 

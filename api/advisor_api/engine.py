@@ -26,8 +26,7 @@ from advisor.predict.measured import Windows, of_few
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.answers import Gains, Partner, Recommendation, SharingVerdict
-from advisor.wire.lists import JobRow
+from advisor.wire.answers import Gains, JobRow, Partner, Recommendation, SharingVerdict
 from advisor.wire.requests import (
     MOST_CROSSED,
     GainsRequest,
@@ -538,7 +537,7 @@ class Engine(Collector):
         return await asyncio.to_thread(known)
 
     async def place(self, asked: PlacementRequest) -> bytes:
-        """Who shares with whom, as JSON: `advisor.wire.placement`.
+        """Who shares with whom, as JSON: `advisor.wire.answers`.
 
         Worked out beside everything else, in a process of its own.
 

@@ -24,28 +24,26 @@ from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
+    AuditLog,
     BatchAnswer,
+    Champion,
     ComponentsOfJob,
     ComponentsOfPair,
+    Deleted,
     Gains,
     ItemError,
-    Recommendation,
-)
-from advisor.wire.lists import (
-    AuditLog,
-    Champion,
-    Deleted,
     JobList,
     ModelDetails,
     ModelList,
     Observations,
     PairPoints,
+    Placement,
     PointsTakenIn,
     ProfilePoints,
+    Recommendation,
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement
 from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
 from advisor.wire.requests import (
     NAME,

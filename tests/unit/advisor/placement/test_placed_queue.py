@@ -50,7 +50,7 @@ from advisor.predict.predictions import (
 )
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
-from advisor.wire.placement import PlacedJob
+from advisor.wire.answers import PlacedJob
 
 HOUR_S = 3600.0
 IDLE_W = 70.0

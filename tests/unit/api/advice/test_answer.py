@@ -20,8 +20,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile, Serving
 from advisor.settings import Settings, read_settings
-from advisor.wire.answers import DriftedJob, Option, Recommendation
-from advisor.wire.placement import Placement, SeatedSet
+from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
 from advisor_advice.answers import best_size, gpu_warnings, known_set, request_of, to_wire

@@ -48,7 +48,7 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
-from advisor.wire.lists import AuditEntry
+from advisor.wire.answers import AuditEntry
 from advisor.wire.requests import LaunchRequest, check_launch
 from advisor_api.http.access import Caller
 from advisor_api.http.options import ServeOptions
