@@ -502,7 +502,7 @@ def decide(
     _check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
-    values = values_of(predictions, profiles, objective, request)
+    values = _values_of(predictions, profiles, objective, request)
     broken = violations(predictions, profiles, request)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
     options = tuple(RatedSplit(predictions, *own) for own in each)
@@ -550,7 +550,7 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
 
 
-def values_of(
+def _values_of(
     p: Predictions, profiles: Sequence[Profile], by: Objective, request: Request
 ) -> list[float]:
     """What each option is worth."""
@@ -623,7 +623,7 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
     found: dict[str, RatedSplit] = {}
     for name in dict.fromkeys((request.objective.name, *SHOWN)):
         by = priced(ADVISED[name], request.policy.prices)
-        values = values_of(kept[0].predictions, profiles, by, request)
+        values = _values_of(kept[0].predictions, profiles, by, request)
         valued = [replace(option, value=values[option.place]) for option in kept]
         found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
     found[request.objective.name] = decision.chosen

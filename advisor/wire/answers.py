@@ -55,7 +55,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
     return pandas.DataFrame.from_records(list(rows))
 
 
-def row_of(value: Any) -> dict[str, Any]:
+def _row_of(value: Any) -> dict[str, Any]:
     """A dataclass as a row; mappings are left out, since they are no cells."""
     found: dict[str, Any] = {}
     for field in fields(value):
@@ -65,7 +65,7 @@ def row_of(value: Any) -> dict[str, Any]:
             found |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
         elif name == "jobs":
             for number, part in enumerate(cell, start=1):
-                found |= {column(word, str(number)): v for word, v in row_of(part).items()}
+                found |= {column(word, str(number)): v for word, v in _row_of(part).items()}
         elif isinstance(cell, tuple):
             found[name] = "; ".join(cast("tuple[str, ...]", cell))
         elif is_dataclass(cell):
@@ -608,12 +608,12 @@ class Recommendation(Tabular):
         if self.replicas:
             best = self.replicas.best
             return (
-                {"is_choice": copies.number == best, **row_of(copies)}
+                {"is_choice": copies.number == best, **_row_of(copies)}
                 for copies in self.replicas.copies
             )
         chosen = self.choice.split if self.choice else "exclusive"
         return (
-            {"is_choice": option.split == chosen, **row_of(option)} for option in self.candidates
+            {"is_choice": option.split == chosen, **_row_of(option)} for option in self.candidates
         )
 
 
@@ -693,7 +693,7 @@ class Partners(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The partners, the best first."""
-        return map(row_of, self.partners)
+        return map(_row_of, self.partners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ _LETTERS: Mapping[str, str] = {
 }
 
 
-def bar(components_w: Mapping[str, Interval], most_w: float) -> str:
+def _bar(components_w: Mapping[str, Interval], most_w: float) -> str:
     """A letter for each `most_w / BAR` of each part, dots for what is left to `most_w`.
 
     The ends of the parts are rounded, not their lengths, so that the bar is as long as the sum.
@@ -49,7 +49,7 @@ def print_parts(first: str, rows: Sequence[tuple[str, PowerParts]]) -> None:
 def _cells(power: PowerParts, most_w: float) -> Iterable[str]:
     yield f"{MARKS[power.power_basis]}{power.power_w:.0f}"
     yield "" if power.headroom_w is None else f"{power.headroom_w:.0f}"
-    yield bar(power.components_w, most_w)
+    yield _bar(power.components_w, most_w)
     for name, value in power.components_w.items():
         mark = MARKS[power.memory_basis if name == "memory" else power.others_basis]
         yield f"{mark}{value.value:.0f} ({value.low:.0f}-{value.high:.0f})"
