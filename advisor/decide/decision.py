@@ -88,6 +88,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.answers import Replicas
 
 MOST_WAYS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
@@ -893,29 +894,18 @@ def _enough(
     return f"allow {math.ceil(kept[least])} W, which {what} needs"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FoundCopies:
-    """How many copies of a job one GPU holds.
-
-    Attributes:
-        best: Number of copies to run.
-        decisions: Of two copies and more, up to `best`, and of one more, where that was looked at.
-        ended_by: What one more lacks, or the limit that it breaks; None: no more were asked for.
-        why: The same in words.
-    """
-
-    best: int
-    decisions: tuple[Decision, ...]
-    ended_by: str | None
-    why: str
-
-
-def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
+def replicas(
+    outlooks: Iterable[Outlook], request: Request
+) -> tuple[tuple[Decision, ...], Replicas]:
     """The largest number of copies that are to share, each of which adds work.
 
     Args:
         outlooks: Of two copies, of three, and so on; looked at until one more is too many.
         request: Limits of each copy; `min_gain` is also what one more must add to the rate of all.
+
+    Returns:
+        Decisions on two copies and more, up to the best number, and on one more, where that was
+        looked at; and the answer, still without the figures of its copies.
 
     Raises:
         InputError: limits that are not for this job.
@@ -940,7 +930,7 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
             best, rate, ended = number, more, None
         ended = ended or end
     ended_by, why = ended or (None, f"no more than {best} were asked for")
-    return FoundCopies(best=best, decisions=tuple(found[:best]), ended_by=ended_by, why=why)
+    return tuple(found[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
 def way_of(decision: Decision) -> RatedSplit:

@@ -1,6 +1,7 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
 import dataclasses
+import itertools
 import math
 import os
 import statistics
@@ -214,16 +215,11 @@ class KnownSet:
             known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
             for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
-        counted = replicas((one.outlook for one in sets), request)
-        decided = zip(sets, counted.decisions, strict=False)
-        told = Replicas(
-            best=counted.best,
-            copies=(_alone(self.outlook.profiles[0]), *(_so_many(*one) for one in decided)),
-            ended_by=counted.ended_by,
-            why=counted.why,
-        )
-        of_best = sets[max(counted.best, ADVISED_JOBS) - ADVISED_JOBS]
-        return replace(of_best.answer(request), replicas=told)
+        decisions, told = replicas((one.outlook for one in sets), request)
+        several = itertools.starmap(_so_many, zip(sets, decisions, strict=False))
+        copies = (_alone(self.outlook.profiles[0]), *several)
+        of_best = sets[max(told.best, ADVISED_JOBS) - ADVISED_JOBS]
+        return replace(of_best.answer(request), replicas=replace(told, copies=copies))
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""

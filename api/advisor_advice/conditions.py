@@ -308,6 +308,7 @@ class Conditions:
         windows: What was measured of jobs together.
         kernels: By job and GPU model, of jobs that no probe ran beside.
         hours: Launches of one job that was only seen beside others that are known.
+        expected: The newest other launches, by which a card's factor is found.
     """
 
     gpu_uuid: str | None = None
@@ -317,6 +318,23 @@ class Conditions:
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
     kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
     hours: tuple[Expected, ...] = ()
+    expected: tuple[Expected, ...] = ()
+
+    def on_card(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> "Conditions":
+        """For jobs on a GPU model, and on a card where it is known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
+        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
+
+    def only_card(self, gpu_model: str) -> str | None:
+        """The card of that model that all launches ran on; None: there are none, or several."""
+        cards = {
+            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
+        }
+        return cards.pop() if len(cards) == 1 else None
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -421,29 +439,6 @@ class Conditions:
 NOTHING = Conditions()
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Experience(Conditions):
-    """What the newest observations of a store say: conditions of any card."""
-
-    expected: tuple[Expected, ...] = ()
-
-    def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
-        """For jobs on a GPU model, and on a card where it is known.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
-        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
-
-    def only_card(self, gpu_model: str) -> str | None:
-        """The card of that model that all launches ran on; None: there are none, or several."""
-        cards = {
-            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
-        }
-        return cards.pop() if len(cards) == 1 else None
-
-
 def read_conditions(
     settings: Settings,
     predictor: Predictor,
@@ -466,7 +461,7 @@ def read_conditions(
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     with begun_store(settings) as store:
         seen = experience_of(store, predictor, checks, settings.home, newest)
-        found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+        found = seen.on_card(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
     found = replace(found, windows=windows)
     if driver is None:
@@ -481,8 +476,8 @@ def experience_of(
     checked: _Checked,
     home: Path,
     newest: Iterable[Observation] = (),
-) -> Experience:
-    """What a store has seen, and what is not in it yet, against the model in use.
+) -> Conditions:
+    """Of any card: what a store has seen, and what is not in it yet, against the model in use.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
@@ -490,13 +485,13 @@ def experience_of(
     # The newest ones: so many take about a second.
     page = store.observation_page(None, Span(limit=2000)).records if store else ()
     if not (seen := tuple(undisputed([*newest, *page]))):
-        return Experience()
+        return NOTHING
     profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
     all_ = expected_of(seen, profiles, predictor, checked)
     by_unsure = grouped(all_, lambda one: sum(p.doubt is not None for p in one.profiles))
     # An estimate that is off is no drift, nor is it the card.
     expected = by_unsure.get(0, [])
-    return Experience(
+    return Conditions(
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
         outdated=outdated_checks(seen, home),

@@ -43,8 +43,8 @@ from advisor_advice.answers import (
     verdict_of,
 )
 from advisor_advice.conditions import (
+    NOTHING,
     Conditions,
-    Experience,
     KnownJobs,
     asked_together,
     checks_of,
@@ -199,7 +199,7 @@ class _Present:
         self._home, self._store, self._registry = home, store, registry
         self._change_count = change_count
         self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
-        self.experience, self._observed = Experience(), 0
+        self.experience, self._observed = NOTHING, 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
 
@@ -207,7 +207,7 @@ class _Present:
         """Say that this process wrote to the store or the registry; any thread may."""
         self._changed_at = time.monotonic()
 
-    def observed(self, experience: Experience) -> None:
+    def observed(self, experience: Conditions) -> None:
         """Take in what launches say from now on; any thread may."""
         self.experience, self._observed = experience, self._observed + 1
         self.changed()
@@ -364,7 +364,7 @@ class _JobsReader:
         key = found.a.gpu_model, gpu_uuid
         if (conditions := kept.conditions.get(key)) is None:
             store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
+            conditions = await asyncio.to_thread(self._present.experience.on_card, *key, store)
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, found, any_of))
 
