@@ -117,30 +117,30 @@ Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
 any, so that anybody on the way can read the token."""
 
-TIMEOUT_S = 30.0
-"""For a connection and for an answer, unless set otherwise."""
+# For a connection and for an answer, unless set otherwise.
+_TIMEOUT_S = 30.0
 
-LOOK_EVERY_S = 1.0
-"""A launch says once a second how it stands."""
+# A launch says once a second how it stands.
+_LOOK_EVERY_S = 1.0
 
+# How the address of a Unix socket begins.
 _UNIX = "unix:"
-"""How the address of a Unix socket begins."""
 
+# Of one answer; the largest, a placement of many jobs, has some tens of millions.
 _LARGEST_BYTES = 256 * 2**20
-"""Of one answer; the largest, a placement of many jobs, has some tens of millions."""
 
 _BUSY = (429, 503)
 _JSON = {"Content-Type": "application/json"}
 _LAUNCHES = "/v1/launches"
 
+# Time to predict all pairs of many jobs, s; of a placement on top of the search.
 _PREDICTING_S = 30.0
-"""Time to predict all pairs of many jobs, s; of a placement on top of the search."""
 
+# Entries of one answer.
 _MOST = 1000
-"""Entries of one answer."""
 
+# Records in one request, so that its body stays below 1 MiB.
 _AT_ONCE = 500
-"""Records in one request, so that its body stays below 1 MiB."""
 
 
 class ClientError(AdvisorError, code="client"):
@@ -187,6 +187,7 @@ class ApiError(ClientError):
         return self._code  # elsewhere a class has one code; the service has one for each error
 
 
+# Errors of the library with ours: class, what, why (empty: as the library says) and fix.
 _BROKEN: tuple[tuple[type[httpx.RequestError], type[ClientError], str, str, str], ...] = (
     (
         httpx.TimeoutException,
@@ -210,7 +211,6 @@ _BROKEN: tuple[tuple[type[httpx.RequestError], type[ClientError], str, str, str]
         "check the address, and that `advisor serve` runs there",
     ),
 )
-"""Errors of the library with ours: class, what, why (empty: as the library says) and fix."""
 
 
 class Client:
@@ -235,7 +235,7 @@ class Client:
         url: str,
         token: str | None = None,
         *,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = _TIMEOUT_S,
         verify: Verify = True,
     ) -> None:
         if not timeout_s > 0:
@@ -467,7 +467,7 @@ class Client:
         *,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
-        every_s: float = LOOK_EVERY_S,
+        every_s: float = _LOOK_EVERY_S,
     ) -> JobStatus:
         """Let one more job run beside those of a launch that runs, and give what came of it.
 
@@ -501,7 +501,7 @@ class Client:
         launch: LaunchStatus | str,
         *,
         timeout_s: float | None = None,
-        every_s: float = LOOK_EVERY_S,
+        every_s: float = _LOOK_EVERY_S,
     ) -> LaunchStatus:
         """Look at a launch until it is over, well or not, and give how it ended.
 

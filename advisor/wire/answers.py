@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Last words of a column name, which stay last when `column` adds a word.
 _UNITS = {"percent", "mib", "ms", "w", "stderr", "hash"}
-"""Last words of a column name, which stay last when `column` adds a word."""
 
 
 class Tabular(ABC):

@@ -27,8 +27,8 @@ VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
+# Of a longer list only the first fault is looked for.
 _FEW = 10
-"""Of a longer list only the first fault is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,8 +397,9 @@ MOST_PAIRS = 100
 _DAY_S = 86400.0
 
 _SEAT = r"[0-9]{1,3}(\.[0-9]{1,3})?(:low)?"
+
+# What OpenAPI says; the words and the numbers are checked where splits are read.
 _SPLIT = rf"^(uncapped|time-sliced|{_SEAT}(/{_SEAT}){{1,6}})$"
-"""What OpenAPI says; the words and the numbers are checked where splits are read."""
 
 
 JobsTogether: TypeAlias = Annotated[
@@ -500,6 +501,7 @@ def check_launch(asked: LaunchRequest) -> None:
 
 _OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
 
+# What says nothing of a job that joins, and why.
 _NOT_OF_JOIN = {
     **dict.fromkeys(("split", "then"), "those that run keep their shares: give share_percent"),
     "gpu": "the job joins on the GPU of the launch",
@@ -507,7 +509,6 @@ _NOT_OF_JOIN = {
     **dict.fromkeys(("when_one_ends", "when_p99_breaks", "duration_s", "hang_s"), _OF_LAUNCH),
     **dict.fromkeys(("stop_on_wrong_results", "strict", "alone"), _OF_LAUNCH),
 }
-"""What says nothing of a job that joins, and why."""
 
 
 def check_join(asked: LaunchRequest) -> None:
@@ -530,8 +531,8 @@ def check_join(asked: LaunchRequest) -> None:
     check_launch(asked)
 
 
-MOST_TYPES = 200
-"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
+# Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds.
+_MOST_TYPES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -578,10 +579,10 @@ def check_size(asked: PlacementRequest) -> None:
     Raises:
         InputError: too many jobs, or too many names of jobs.
     """
-    if (types := len(asked.types)) > MOST_TYPES:
+    if (types := len(asked.types)) > _MOST_TYPES:
         raise InputError(
             f"these are {types} names of jobs",
-            why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
+            why=f"every pair of them is predicted, so at most {_MOST_TYPES} are taken",
             fix="place them in parts",
         )
     if (count := sum(job.count for job in asked.jobs)) > MOST_PLACED:
