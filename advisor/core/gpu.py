@@ -68,10 +68,6 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
-# Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
-# vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names).
-_HELD_PART = 0.7
-
 HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "jax": (
@@ -349,10 +345,10 @@ class MemoryFit:
         Args:
             commands: Of the jobs, if known; where they name no framework, all are told of.
         """
-        if (
-            not self.card_mib
-            or max(need or 0 for need in self.needs_mib) < _HELD_PART * self.card_mib
-        ):
+        # JAX takes 75 % of a card as it starts, vLLM 90 %, TensorFlow and SGLang nearly all (their
+        # documentation of what `HOLDERS` names).
+        held_mib = 0.7 * (self.card_mib or math.inf)
+        if max((need or 0 for need in self.needs_mib), default=0) < held_mib:
             return ""
         files = [word.rpartition("/")[2].lower() for command in commands for word in command]
         named = [how for name, how in HOLDERS.items() if any(name in file for file in files)]

@@ -111,8 +111,6 @@ def power_scope(model: str) -> tuple[frozenset[str], str]:
 
 
 _LOG = logging.getLogger("advisor.telemetry")
-# An energy counter may show so much later what was drawn.
-_TICKS_S = 5.0
 
 
 class ReadingGate:
@@ -176,7 +174,8 @@ class ReadingGate:
         return None if self._doubted else now[1] - self._zero_j
 
     def _goes_on(self, before: tuple[float, float], now: tuple[float, float]) -> bool:
-        most_j = self._most["W"] * (now[0] - before[0] + _TICKS_S)
+        # An energy counter may show 5 s later what was drawn.
+        most_j = self._most["W"] * (now[0] - before[0] + 5.0)
         return 0 <= now[1] - before[1] <= most_j
 
     def _drop(self, name: str, value: float) -> None:

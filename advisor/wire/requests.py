@@ -27,9 +27,6 @@ VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
-# Of a longer list only the first fault is looked for.
-_FEW = 10
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -63,7 +60,8 @@ class Bounds:
             for name in ("ge", "gt", "le", "pattern", "min_length", "max_length")
         }
         schema |= {name: value for name, value in given.items() if value is not None}
-        if schema["type"] == "tuple" and (self.max_length or 0) > _FEW:
+        # Of a long list only the first fault is looked for.
+        if schema["type"] == "tuple" and (self.max_length or 0) > 10:
             schema["fail_fast"] = True
         if self.check is None:
             return schema
@@ -92,9 +90,6 @@ GpuUuid: TypeAlias = Annotated[
     str,
     Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
 ]
-ObjectiveName: TypeAlias = Annotated[
-    str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
-]
 Speed: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="relative speed: 1 is as alone on the whole GPU, 0 no limit")
 ]
@@ -103,9 +98,6 @@ Percent: TypeAlias = Annotated[
 ]
 Gain: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="part that is gained over one after the other")
-]
-WorkSeconds: TypeAlias = Annotated[
-    float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")
 ]
 Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
@@ -134,7 +126,9 @@ class JobRequest:
     job: JobName
     min_speed: Speed | None = None
     max_p99_ms: Milliseconds | None = None
-    work_s: WorkSeconds | None = None
+    work_s: (
+        Annotated[float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")] | None
+    ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +172,12 @@ class _AdviceRequest(ABC):
     """
 
     gpu_model: GpuModel | None = None
-    objective: ObjectiveName | None = None
+    objective: (
+        Annotated[
+            str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
+        ]
+        | None
+    ) = None
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
     memory_mib: Annotated[float, Bounds(gt=0, le=1e9)] | None = None

@@ -55,7 +55,6 @@ from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.power_limit import lower_limit
-from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import IDLE, Profile, hold_several
 from advisor.predict.sets import (
     MEASURED_ON,
@@ -454,13 +453,31 @@ def verdict_of(decision: Decision) -> wire.SharingVerdict:
 
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
     """An option as in JSON."""
-    p, prices = option.prediction, d.request.policy.prices
+    p, prices, vendor = (
+        option.prediction,
+        d.request.policy.prices,
+        vendor_of(d.profiles[0].gpu_model),
+    )
+    total = next((profile.units_total for profile in d.profiles if profile.units_total), None)
     worth = worth_of(p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles))
     return wire.Option(
         split=option.name,
         sharing=option.sharing,
         isolates=option.sharing in ISOLATING,
-        jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
+        jobs=tuple(
+            wire.JobShare(
+                job=profile.job,
+                share_percent=share,
+                units=total and units_for_share(share, total, vendor),
+                rate=part.rate,
+                speed=part.speed,
+                environment=environment,
+                latency_p99_ms=part.latency_p99_ms,
+            )
+            for profile, share, part, environment in zip(
+                d.profiles, p.split.shares, p.parts, environments(d.profiles, option), strict=True
+            )
+        ),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
         energy_saved=_saved_to_the_end(option, d) or worth.energy,
@@ -470,30 +487,6 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
         stp=p.stp,
         objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in objectives},
         violations=tuple(violation.text for violation in option.violations),
-    )
-
-
-def _job_shares(
-    profiles: Sequence[Profile],
-    p: Prediction,
-    environments: Iterable[Mapping[str, str]],
-) -> tuple[wire.JobShare, ...]:
-    """What each job gets and does, with its environment and its p99 latency."""
-    vendor = vendor_of(profiles[0].gpu_model)
-    total = next((profile.units_total for profile in profiles if profile.units_total), None)
-    return tuple(
-        wire.JobShare(
-            job=profile.job,
-            share_percent=share,
-            units=total and units_for_share(share, total, vendor),
-            rate=part.rate,
-            speed=part.speed,
-            environment=environment,
-            latency_p99_ms=part.latency_p99_ms,
-        )
-        for profile, share, part, environment in zip(
-            profiles, p.split.shares, p.parts, environments, strict=True
-        )
     )
 
 

@@ -165,9 +165,9 @@ def placed(
             f"{budget_w:g} W are less than one GPU takes",
             fix=f"allow {least_w:g} W, the lowest limit of which something is known",
         )
-    # Fewer cards at a higher limit, or more at a lower one.
+    # Fewer cards at a higher limit, or more at a lower one; six numbers of cards are tried.
     cards = range(min(most, int(budget_w // own_w) or 1), min(most, int(budget_w // least_w)) + 1)
-    tried = cards[:: math.ceil(len(cards) / _RACKS)]
+    tried = cards[:: math.ceil(len(cards) / 6)]
     plans = list[tuple[float, wire.Placement]]()
     for count in tried:
         limit_w = min(own_w, budget_w / count // STEP_W * STEP_W)
@@ -186,10 +186,6 @@ def placed(
         )
         plans.append((work, replace(found, power_limit_w=limit_w)))
     return max(plans, key=itemgetter(0))[1]
-
-
-# Numbers of cards that are tried under a budget of watts.
-_RACKS = 6
 
 
 def _planned(
@@ -236,10 +232,6 @@ def _planned(
     return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w), plan
 
 
-# Of searching, for the jobs of one question.
-_SEATING_S = 2.0
-
-
 def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> ModelAdvice:
     """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
 
@@ -259,7 +251,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     placing = make_placing(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
-    plan = solver.place(placing, time_limit_s=_SEATING_S)
+    plan = solver.place(placing, time_limit_s=2.0)
     sets = [one.launch for one in _sets(plan) for _ in range(one.count)]
     return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
 

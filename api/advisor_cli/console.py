@@ -222,14 +222,6 @@ REPLAY = "replay"
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
-PairPointsOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Pair points; else those that come with advisor")
-]
-
-SoloPointsOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Solo points; else those that come with advisor")
-]
-
 WithBundled: TypeAlias = Annotated[
     bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
 ]
@@ -280,8 +272,6 @@ MaxP99: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
 ]
-
-MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
 PowerLimit: TypeAlias = Annotated[
     float | None, typer.Option(help="Power limit of the GPU, W, where it is a lower one")
@@ -337,7 +327,7 @@ class LimitOptions:
 
     min_speed: MinSpeed = None
     max_p99: MaxP99 = None
-    max_power: MaxPower = None
+    max_power: Annotated[float | None, typer.Option(help="Most power of a GPU, W")] = None
     memory: Memory = None
     gpu_model: GpuModelOption = None
     profiles: ProfilesOption = None

@@ -1,6 +1,6 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -221,15 +221,13 @@ def _rates(r: Decision) -> Iterator[str]:
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
         speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        yield f"{profile.job} {_slower(part.speed.value)}: {rate}, {speed}"
+        # How long it takes, for one that takes 1 alone.
+        value = part.speed.value
+        slower = f"takes {1 / value:.1f} times as long" if value > 0 else "stands still"
+        yield f"{profile.job} {slower}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
-
-
-def _slower(speed: float) -> str:
-    """How long a job takes, for one that takes 1 alone."""
-    return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
 
 
 def _pair_notes(given: ModelAdvice) -> Iterator[str]:
@@ -418,9 +416,13 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
     sharing = told.choice.sharing if told.choice else "exclusive"
     console = plain_console(highlight=False, most=MOST_WIDTH)
     copies = "1 copy" if found.best == 1 else f"{found.best} copies"
-    way = f" at {best.split}" if sharing == "limited" else _WAYS.get(sharing, "")
+    ways = {"limited": f" at {best.split}", "time-sliced": " in turns, without MPS"}
     rests_on = basis(best.measured, [job.job] * job.one_window)
-    print_folded(console, "", f"{job.job} on the {told.gpu_model}{way}: {copies}. {rests_on}")
+    print_folded(
+        console,
+        "",
+        f"{job.job} on the {told.gpu_model}{ways.get(sharing, '')}: {copies}. {rests_on}",
+    )
     if found.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
         times = f"{best.rate.value / one.rate.value:.2f} times the rate of one"
@@ -450,17 +452,12 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
     print_table(table_of(columns, found.copies))
     ended = f"ended by {found.ended_by}: " if found.ended_by else ""
     print_folded(console, "", f"{ended}{found.why}")
-    if told.choice:
-        print_folded(console, "", _FAULTS[told.choice.isolates])
+    if told.choice and told.choice.isolates:
+        print_folded(console, "", "a fault of one copy leaves the others running")
+    elif told.choice:
+        fault = "a fault of one copy ends all, as MPS does not keep them apart: --isolate"
+        print_folded(console, "", fault)
     if with_notes:
         print_list(console, "notes", "!", told.warnings)
     elif told.warnings:
         print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
-
-
-_WAYS: Mapping[str, str] = {"time-sliced": " in turns, without MPS"}
-
-_FAULTS = {
-    False: "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
-    True: "a fault of one copy leaves the others running",
-}
