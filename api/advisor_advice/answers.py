@@ -80,12 +80,13 @@ from advisor.wire.answers import (
     Size,
 )
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.conditions import KnownJobs, read_known
-from advisor_advice.profiles import (
+from advisor_advice.conditions import (
+    KnownJobs,
     ProfileSet,
     all_profiles,
     begun_store,
     find_profiles,
+    read_known,
     with_idle_power,
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points

@@ -22,7 +22,7 @@ from advisor_advice.answers import (
     request_of,
     with_components,
 )
-from advisor_advice.conditions import read_known
+from advisor_advice.conditions import find_profiles, read_known
 from advisor_advice.options import (
     ByJob,
     every_job,
@@ -32,7 +32,6 @@ from advisor_advice.options import (
     read_works,
     words,
 )
-from advisor_advice.profiles import find_profiles
 from advisor_advice.words import recommendation, said
 from advisor_data.files import read_points
 

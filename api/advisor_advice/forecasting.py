@@ -42,9 +42,15 @@ from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
 from advisor_advice.answers import ModelAdvice, gpu_warnings, known_set, with_known_idle
-from advisor_advice.conditions import read_conditions, read_known
+from advisor_advice.conditions import (
+    ProfileSet,
+    checked_on,
+    find_profiles,
+    read_conditions,
+    read_known,
+    stored_points,
+)
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
-from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.registry import Manifest, Registry
 
 

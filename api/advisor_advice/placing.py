@@ -44,8 +44,14 @@ from advisor_advice.answers import (
     promised_p99_ms,
     with_known_idle,
 )
-from advisor_advice.conditions import Conditions, KnownJobs, read_known
-from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
+from advisor_advice.conditions import (
+    Conditions,
+    KnownJobs,
+    ProfileSet,
+    all_profiles,
+    find_profiles,
+    read_known,
+)
 from advisor_models.registry import Registry
 
 

@@ -54,11 +54,10 @@ from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting
 from advisor_advice.answers import with_known_idle
-from advisor_advice.conditions import KnownJobs, read_known
+from advisor_advice.conditions import KnownJobs, find_profiles, read_known
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
 from advisor_advice.placing import asked_of, pool_of
-from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
 
 

@@ -46,19 +46,17 @@ from advisor_advice.conditions import (
     NOTHING,
     Conditions,
     KnownJobs,
-    asked_together,
-    checks_of,
-    measured_windows,
-)
-from advisor_advice.placing import advised, place_request, placement_text
-from advisor_advice.profiles import (
     ProfileSet,
     ProfilesOfJob,
+    asked_together,
+    checks_of,
     known_profiles,
+    measured_windows,
     no_profile,
     on_one_gpu,
     or_estimated,
 )
+from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.words import recommendation
 from advisor_api import bundled
 from advisor_api.own_process import OwnProcesses

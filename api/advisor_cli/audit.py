@@ -25,8 +25,8 @@ from advisor.formats.wire import to_plain
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
+from advisor_advice.conditions import own_profiles
 from advisor_advice.placers import PLACERS, Pasted, pasted
-from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import Audit, SharingSet, Source, TellProgress, Wanted, audit as make_audit
 from advisor_audit.owners import Family, families_of
 from advisor_audit.page import NO_PRICE, change_text, headline, page

@@ -36,9 +36,9 @@ from advisor.placement.solver import APART
 from advisor.predict.sets import fills
 from advisor.settings import read_settings
 from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
+from advisor_advice.conditions import checked_on, find_profiles
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
-from advisor_advice.profiles import checked_on, find_profiles
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.registry import Registry

@@ -35,8 +35,7 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings, read_settings
 from advisor_advice.answers import with_known_idle
-from advisor_advice.conditions import measured_split
-from advisor_advice.profiles import find_profiles
+from advisor_advice.conditions import find_profiles, measured_split
 from advisor_data.bundled import (
     GPU_MODEL,
     bundled_points_together,

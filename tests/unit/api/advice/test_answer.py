@@ -24,9 +24,8 @@ from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, 
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
 from advisor_advice.answers import best_size, gpu_warnings, known_set, request_of, to_wire
-from advisor_advice.conditions import NOTHING, Conditions
+from advisor_advice.conditions import NOTHING, Conditions, ProfileSet
 from advisor_advice.placing import place_jobs, place_request
-from advisor_advice.profiles import ProfileSet
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, OtherGpu
 

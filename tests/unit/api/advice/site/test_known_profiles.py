@@ -11,7 +11,7 @@ from small_model import make_profile
 from advisor.core.records import ONE_WINDOW, SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor_advice.profiles import (
+from advisor_advice.conditions import (
     ProfilesOfJob,
     all_profiles,
     checked_on,
