@@ -266,24 +266,6 @@ class DriftedJob:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftReport:
-    """What launches of this host say of model, cards and checks.
-
-    Attributes:
-        observations: How many were compared with what the model in use expects.
-        drifts: Jobs that do other than expected.
-        cards: What the observed cards draw.
-        outdated_checks: In words, GPU models whose driver or libraries have changed since `advisor
-            check`.
-    """
-
-    observations: int
-    drifts: tuple[DriftedJob, ...]
-    cards: tuple[CardPower, ...]
-    outdated_checks: tuple[str, ...]
-
-
 SharingVerdict: TypeAlias = Literal["share", "your call", "do not share"]
 
 

@@ -333,19 +333,6 @@ class LimitOptions:
     profiles: ProfilesOption = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceOptions(LimitOptions):
-    """What advice may be asked for, too."""
-
-    min_gain: MinGain = None
-    isolate: Annotated[
-        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
-    ] = False
-    cores: Cores = None
-    gpu_uuid: GpuUuidOption = None
-    power_limit: PowerLimit = None
-
-
 R = TypeVar("R")
 
 

@@ -31,12 +31,16 @@ from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
-    AdviceOptions,
     AsJson,
     Columns,
+    Cores,
     Curve,
+    GpuUuidOption,
+    LimitOptions,
+    MinGain,
     Notes,
     ObjectiveOption,
+    PowerLimit,
     as_json_text,
     grouped,
     job_names,
@@ -54,7 +58,20 @@ from advisor_cli.power_bars import letters, print_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RecommendOptions(AdviceOptions):
+class _AdviceOptions(LimitOptions):
+    """What advice may be asked for, too."""
+
+    min_gain: MinGain = None
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+    ] = False
+    cores: Cores = None
+    gpu_uuid: GpuUuidOption = None
+    power_limit: PowerLimit = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecommendOptions(_AdviceOptions):
     objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
@@ -391,7 +408,7 @@ def replicas(
     job: Annotated[
         str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
     ],
-    asked: AdviceOptions,
+    asked: _AdviceOptions,
     most: Annotated[
         int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
