@@ -215,6 +215,28 @@ class Share:
     def __str__(self) -> str:
         return f"{self.percent:g}"
 
+    def environment(self, units_total: int | None, vendor: Vendor, gpus: int = 1) -> dict[str, str]:
+        """Variables that hold a process to its share of so many GPUs; others say which it sees.
+
+        NVIDIA's driver counts by itself and needs no number of units.
+
+        Raises:
+            InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
+        """
+        if vendor == "nvidia":
+            # By number: a client sees no other GPU than those that it is to have.
+            each = ",".join(f"{number}={self.memory_mib}M" for number in range(gpus))
+            bound = {} if self.memory_mib is None else {MEMORY_LIMIT: each}
+            return {PERCENTAGE: str(self), **bound, **(BELOW_NORMAL if self.below_normal else {})}
+        if units_total is None:
+            raise InputError(
+                "the number of CUs of the GPU is not known",
+                why="a CU mask names each CU that a job gets",
+                fix="run `advisor doctor`, or measure the jobs there: advisor profile",
+            )
+        cus = units_for_share(self.percent, units_total, vendor)
+        return mask_env(range(units_total - cus, units_total) if self.upper else range(cus))
+
 
 def _check_percent(percent: float) -> None:
     """Refuse a percentage that the driver would take as no limit.
@@ -475,31 +497,6 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     return percent
 
 
-def share_environment(
-    share: Share, units_total: int | None, vendor: Vendor, gpus: int = 1
-) -> dict[str, str]:
-    """Variables that hold a process to its share of so many GPUs; others say which it sees.
-
-    NVIDIA's driver counts by itself and needs no number of units.
-
-    Raises:
-        InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
-    """
-    if vendor == "nvidia":
-        # By number: a client sees no other GPU than those that it is to have.
-        each = ",".join(f"{number}={share.memory_mib}M" for number in range(gpus))
-        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: each}
-        return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
-    if units_total is None:
-        raise InputError(
-            "the number of CUs of the GPU is not known",
-            why="a CU mask names each CU that a job gets",
-            fix="run `advisor doctor`, or measure the jobs there: advisor profile",
-        )
-    cus = units_for_share(share.percent, units_total, vendor)
-    return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
-
-
 # XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one.
 _XCDS = {304: 8, 256: 8, 228: 6}
 
@@ -688,6 +685,66 @@ class Split:
         low = (*self.below_normal, *((len(self.shares),) * is_low))
         return replace(self, shares=(*self.shares, share_percent), below_normal=low)
 
+    @property
+    def each_share(self) -> tuple[Share, ...]:
+        """The share of each job; CU masks of the first and the last limited one begin at two ends.
+
+        So those of two jobs that get 100 % or less together have no CU in common.
+        """
+        limited = [n for n, percent in enumerate(self.shares) if percent < WHOLE]
+        return tuple(
+            Share(
+                percent,
+                upper=n in limited[1:] and n == limited[-1],
+                below_normal=low,
+                gpu=self.gpus[n] if self.gpus else ALL_GPUS,
+            )
+            for n, (percent, low) in enumerate(self.seats)
+        )
+
+    def environments(self, units_total: int | None, vendor: Vendor) -> tuple[dict[str, str], ...]:
+        """Variables that hold each job to its share and priority; none of a job that has neither.
+
+        Raises:
+            InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
+        """
+        self.check_masks(vendor)
+        every = ",".join(map(str, range(MOST_GPUS)))
+        seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in self.gpus]
+        return tuple(
+            (
+                share.environment(units_total, vendor)
+                if share.percent < WHOLE
+                else dict(BELOW_NORMAL if share.below_normal else {})
+            )
+            | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
+            for job, share in enumerate(self.each_share)
+        )
+
+    def check_masks(self, vendor: Vendor) -> None:
+        """Refuse on AMD priorities, and limits for three jobs or more: CU masks would overlap.
+
+        Raises:
+            InputError: there are such.
+        """
+        if vendor == "amd" and self.below_normal:
+            raise InputError(
+                f"{self} is not possible on an AMD GPU",
+                why="priority is one of clients of MPS, which is NVIDIA's",
+                fix="leave :low out",
+            )
+        if vendor == "amd" and not self.can_be_masked:
+            raise InputError(
+                f"{self} is not possible on an AMD GPU",
+                why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
+                fix="limit two jobs, or let all share the GPU uncapped",
+            )
+
+    @property
+    def can_be_masked(self) -> bool:
+        """Whether CU masks hold its limits; jobs without one have no mask."""
+        return sum(share < WHOLE for share in self.shares) <= 2  # masks begin at one of two ends
+
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
@@ -765,70 +822,6 @@ def split_of_units(units: Iterable[int], units_total: int, vendor: Vendor) -> Sp
         InputError: the GPU cannot grant one of them.
     """
     return Split(tuple(share_for_units(count, units_total, vendor) for count in units))
-
-
-def split_shares(split: Split) -> tuple[Share, ...]:
-    """The share of each job; CU masks of the first and the last limited one begin at opposite ends.
-
-    So those of two jobs that get 100 % or less together have no CU in common.
-    """
-    limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
-    return tuple(
-        Share(
-            percent,
-            upper=n in limited[1:] and n == limited[-1],
-            below_normal=low,
-            gpu=split.gpus[n] if split.gpus else ALL_GPUS,
-        )
-        for n, (percent, low) in enumerate(split.seats)
-    )
-
-
-def check_masks(split: Split, vendor: Vendor) -> None:
-    """Refuse on AMD limits for three jobs or more, whose CU masks would overlap, and priorities.
-
-    Raises:
-        InputError: there are such.
-    """
-    if vendor == "amd" and split.below_normal:
-        raise InputError(
-            f"{split} is not possible on an AMD GPU",
-            why="priority is one of clients of MPS, which is NVIDIA's",
-            fix="leave :low out",
-        )
-    if vendor == "amd" and not can_be_masked(split):
-        raise InputError(
-            f"{split} is not possible on an AMD GPU",
-            why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
-            fix="limit two jobs, or let all share the GPU uncapped",
-        )
-
-
-def can_be_masked(split: Split) -> bool:
-    """Whether CU masks hold its limits; jobs without one have no mask."""
-    return sum(share < WHOLE for share in split.shares) <= 2  # masks begin at one of two ends
-
-
-def split_environments(
-    split: Split, units_total: int | None, vendor: Vendor
-) -> tuple[dict[str, str], ...]:
-    """Variables that hold each job to its share and priority; none of a job that has neither.
-
-    Raises:
-        InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
-    """
-    check_masks(split, vendor)
-    every = ",".join(map(str, range(MOST_GPUS)))
-    seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in split.gpus]
-    return tuple(
-        (
-            share_environment(share, units_total, vendor)
-            if share.percent < WHOLE
-            else dict(BELOW_NORMAL if share.below_normal else {})
-        )
-        | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
-        for job, share in enumerate(split_shares(split))
-    )
 
 
 def best_within_tie(

@@ -33,11 +33,9 @@ from advisor.core.gpu import (
     Sharing,
     Split,
     best_within_tie,
-    can_be_masked,
     fine_splits,
     read_bound,
     share_for_units,
-    split_environments,
     units_for_share,
     vendor_of,
     without_limits,
@@ -54,10 +52,6 @@ from advisor.core.objectives import (
     Rest,
     SplitResult,
     Work,
-    finish,
-    one_after_the_other,
-    priced,
-    work_of,
 )
 from advisor.core.records import grouped
 from advisor.core.wording import counted, less_or_more, limits_text
@@ -147,7 +141,7 @@ def options_of(
             (without_limits(sharing, len(profiles)) for sharing in free),
             _safe(measured, profiles, checked),
         )
-    kept = {split for split in found if not is_amd or can_be_masked(split)}
+    kept = {split for split in found if not is_amd or split.can_be_masked}
     kept.add(without_limits("exclusive", len(profiles)))
     order = attrgetter("below_normal", "shares", "gpus")
     return tuple(sorted(kept, key=lambda split: (SHARINGS.index(split.sharing), order(split))))
@@ -623,7 +617,7 @@ def picks(decision: Decision) -> Mapping[str, RatedSplit]:
     kept = [o for o in decision.options if not o.violations or o is decision.apart]
     found: dict[str, RatedSplit] = {}
     for name in dict.fromkeys((request.objective.name, *SHOWN)):
-        by = priced(ADVISED[name], request.policy.prices)
+        by = request.policy.prices.priced(ADVISED[name])
         values = _values_of(kept[0].predictions, profiles, by, request)
         valued = [replace(option, value=values[option.place]) for option in kept]
         found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
@@ -666,7 +660,7 @@ def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[
         InputError: an AMD GPU of which no profile has the number of CUs.
     """
     total = next((p.units_total for p in profiles if p.units_total), None)
-    limits = split_environments(option.split, total, vendor_of(profiles[0].gpu_model))
+    limits = option.split.environments(total, vendor_of(profiles[0].gpu_model))
     return tuple(
         limit | read_bound(profile.memory_bound)[0]
         for limit, profile in zip(limits, profiles, strict=True)
@@ -755,14 +749,14 @@ class _WorkToTheEnd:
 def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
     """The work of the request, or of an hour of an option: that way and one after the other."""
     split, result, request = option.split, option.prediction.result, decision.request
-    work = request.work or work_of(result, HOUR_S)
+    work = request.work or result.work_in(HOUR_S)
     chosen = _to_the_end(split, result, decision.profiles, work)
-    restarted = finish(result, work) if split.is_limited and request.work else None
+    restarted = result.finish(work) if split.is_limited and request.work else None
     return _WorkToTheEnd(
         work=work,
         choice=chosen,
         restarted=restarted,
-        exclusive=one_after_the_other(decision.apart.prediction.result, work),
+        exclusive=decision.apart.prediction.result.one_after_the_other(work),
     )
 
 
@@ -784,7 +778,7 @@ def gain_to_the_end(
 
     def gain(result: SplitResult) -> float:
         this = _to_the_end(split, result, profiles, work)
-        return spent(one_after_the_other(result, work)) / spent(this)
+        return spent(result.one_after_the_other(work)) / spent(this)
 
     return gain
 
@@ -794,10 +788,10 @@ def _to_the_end(
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""
     if split.sharing == "exclusive":
-        return one_after_the_other(result, work)
+        return result.one_after_the_other(work)
     if not split.is_limited:
-        return finish(result, work)
-    return finish(result, work, list(map(rest_of, profiles, split.shares)))
+        return result.finish(work)
+    return result.finish(work, list(map(rest_of, profiles, split.shares)))
 
 
 @functools.lru_cache(maxsize=4096)

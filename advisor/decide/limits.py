@@ -26,7 +26,6 @@ from advisor.core.objectives import (
     Policy,
     Work,
     find_objective,
-    priced,
 )
 from advisor.core.records import grouped
 from advisor.errors import InputError
@@ -104,7 +103,9 @@ class Request:
     @property
     def objective(self) -> Objective:
         """The number that decides, by the prices of the policy."""
-        return priced(find_objective(self.policy.deciding), self.policy.prices)
+        return self.policy.prices.priced(
+            find_objective(self.policy.deciding),
+        )
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
         """The request for some of the jobs: limits of other jobs and unmeasured latencies leave."""

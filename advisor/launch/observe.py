@@ -30,7 +30,6 @@ from advisor.core.records import (
     SoloPoint,
     is_far,
     seen_point,
-    with_job_energy,
 )
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
@@ -173,7 +172,7 @@ def observed(
         ),
         **seen,
     )
-    return with_job_energy(record, idle_power_w)
+    return record.with_job_energy(idle_power_w)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:

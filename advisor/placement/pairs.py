@@ -307,7 +307,7 @@ def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
 def _finished(
     decision: Decision, options: Sequence[RatedSplit], works: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats, Bools]:
-    """`advisor.core.objectives.finish` for all options and works at once; shape (options, a, b).
+    """`SplitResult.finish` for all options and works at once; shape (options, a, b).
 
     Returns:
         Seconds until the first has ended, until both have, joules, and whether it is the first.

@@ -44,7 +44,6 @@ from advisor.core.objectives import (
     NORMAL_90,
     Prices,
     Work,
-    priced,
 )
 from advisor.decide.decision import Decision, Outlook, below_normal, decide, limits_of
 from advisor.decide.limits import (
@@ -267,7 +266,7 @@ def _weights(aim: str, prices: Prices) -> tuple[float, float]:
         return prices.host_w, 1.0
     if aim != COST:
         return 1.0, 0.0
-    priced(ADVISED[aim], prices)  # refuses it where nothing has a price
+    prices.priced(ADVISED[aim])  # refuses it where nothing has a price
     return prices.of_hour(0.0), prices.kwh / 1000
 
 

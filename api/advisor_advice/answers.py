@@ -29,7 +29,6 @@ from advisor.core.objectives import (
     Interval,
     Policy,
     find_objective,
-    priced,
 )
 from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
@@ -486,7 +485,7 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
         stp=p.stp,
-        objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in objectives},
+        objectives={n: p.objective_value(prices.priced(ADVISED[n])) for n in objectives},
         violations=tuple(violation.text for violation in option.violations),
     )
 

@@ -30,7 +30,6 @@ from advisor.core.records import (
     PairPoint,
     Record,
     SoloPoint,
-    doubt,
     grouped,
 )
 from advisor.core.telemetry import NO_POWER
@@ -583,7 +582,7 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
 
 def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: _Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
-    if doubt(observation):
+    if observation.doubt:
         return True
     host = checked(observation.gpu_model)
     return any(

@@ -20,7 +20,6 @@ from advisor.core.gpu import (
     Share,
     Split,
     Vendor,
-    check_masks,
     parse_split,
     units_for_share,
     vendor_of,
@@ -308,7 +307,7 @@ def _make_pairs(
     """Jobs that run together, and notes about them; in each way that is to be tried."""
     jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
     if split is not None:
-        check_masks(split, vendor_of(launch.gpu_model or ""))
+        split.check_masks(vendor_of(launch.gpu_model or ""))
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return [_with_forecast(made, launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:

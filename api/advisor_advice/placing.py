@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW, PRIOR
 from advisor.core.wording import as_asked, listed
@@ -527,7 +527,7 @@ def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
     if one.split:
         total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
         shares = one.split.shares
-        limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
+        limits = one.split.environments(total, vendor_of(pool.gpu_model))
     for n, kind in enumerate(one.kinds):
         profile = pool.profiles[kind]
         yield wire.SeatedJob(

@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.gpu import WHOLE, MemoryFit, Split
-from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
+from advisor.core.objectives import ADVISED, COST, Aim, Interval
 from advisor.core.wording import listed
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
@@ -108,7 +108,7 @@ def audit(
     if placer:
         pasted(placer, "", (), None, MemoryFit((), None))  # refuses one that is not known
     if objective == COST:
-        priced(ADVISED[COST], settings.policy.prices)  # refuses it where nothing has a price
+        settings.policy.prices.priced(ADVISED[COST])  # refuses it where nothing has a price
     policy = settings.policy
     limits = Request(policy=policy if min_speed is None else replace(policy, min_speed=min_speed))
     wanted = Wanted(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from advisor.core.gpu import MOST_GPUS, Gpu, Share, vendor_of
-from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
+from advisor.core.job import NOTHING, Job, ProgressSettings, Reported
 from advisor.core.records import HEAT, REPLAY_SOURCE, PairPoint, PointPart, SoloPoint, grouped
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
@@ -518,7 +518,7 @@ class _Recording:
     @property
     def reported(self) -> Reported:
         """What a job alone said of its results; of a pair that is not kept."""
-        values = read_first(self.point.reported) if isinstance(self.point, SoloPoint) else None
+        values = Reported.read(self.point.reported) if isinstance(self.point, SoloPoint) else None
         return values or NOTHING
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import advisor
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
+from advisor.core.job import Job, Reported, Verdict, verdict_flags
 from advisor.core.records import (
     BACKLOG,
     CORE_PERCENT,
@@ -790,7 +790,7 @@ def to_point(result: WindowResult, conditions: RunConditions) -> Point:
     return SoloPoint(
         **{_OF_SOLO.get(name, name): value for name, value in asdict(result.parts[0]).items()},
         mode=conditions.mode,
-        reported=write_first(result.reported[0]),
+        reported=result.reported[0].written,
         input_fingerprint=result.target.specs[0].job.input_fingerprint,
         gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
         **result.held,

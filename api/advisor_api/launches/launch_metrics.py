@@ -20,8 +20,6 @@ from advisor.core.records import (
     SETTLE_S,
     WRONG,
     Observation,
-    energy_apart_j,
-    energy_to_end_j,
     is_far,
 )
 from advisor.launch.spec import Forecast, JobStatus, LaunchSpec, LaunchStatus, State
@@ -99,7 +97,7 @@ class LaunchMetrics(Collector):
 
     def count_energy(self, seen: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
-        used_j, apart_j = energy_to_end_j(seen), energy_apart_j(seen)
+        used_j, apart_j = seen.energy_to_end_j, seen.energy_apart_j
         # What those took who were left after an end is in the first stretch, too.
         if seen.stretch or used_j is None:
             return

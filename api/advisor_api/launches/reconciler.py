@@ -17,7 +17,7 @@ from hashlib import sha256
 from opentelemetry import trace
 from prometheus_client import Gauge
 
-from advisor.core.records import Observation, energy_to_end_j
+from advisor.core.records import Observation
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
 from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row, json_row
@@ -130,7 +130,7 @@ def _trace(seen: Observation) -> None:
         "hw.id": seen.gpu_uuid,
         "hw.model": seen.gpu_model,
         "advisor.power_watts": seen.power_w,
-        "advisor.energy_joules": energy_to_end_j(seen),
+        "advisor.energy_joules": seen.energy_to_end_j,
         "advisor.energy_saved_ratio": seen.energy_saved_to_end,
     }
     known = {name: value for name, value in told.items() if value is not None}

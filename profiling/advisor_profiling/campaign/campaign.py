@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Protocol, Self
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
-from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
+from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings
 from advisor.core.records import (
     CPU_BOUND,
     REPLAY_SOURCE,
@@ -401,7 +401,7 @@ class _References:
     def __init__(self, points: Iterable[SoloPoint] = ()) -> None:
         self._known: dict[str, Reported] = {}
         for point in points:
-            reported = read_first(point.reported)
+            reported = Reported.read(point.reported)
             whole = point.share_percent == WHOLE and point.results == "right"
             if whole and reported is not None and point.job_hash is not None:
                 self._known[point.job_hash] = reported
@@ -418,7 +418,7 @@ class _References:
         sides = zip(target.specs, result.parts, result.reported, strict=True)
         for spec, part, reported in sides:
             tolerance = (spec.job.results or ResultsSettings()).tolerance
-            verdict = judge(reported, self._known.get(spec.job.job_hash), tolerance)
+            verdict = reported.judge(self._known.get(spec.job.job_hash), tolerance)
             parts.append(replace(part, results=verdict))
         return replace(result, parts=tuple(parts))
 

@@ -31,11 +31,8 @@ from advisor.core.gpu import (
     parse_split,
     percent_for_units,
     quantum,
-    share_environment,
     share_for_units,
-    split_environments,
     split_of_units,
-    split_shares,
     units_for_percent,
     units_for_share,
     vendor_of,
@@ -196,13 +193,13 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
     """The driver counts SMs by itself, and from which end is of no account."""
     for share in (Share(percent), Share(percent, upper=True)):
         for total in (gpu[0], None):
-            assert share_environment(share, total, "nvidia") == {PERCENTAGE: str(share)}
+            assert share.environment(total, "nvidia") == {PERCENTAGE: str(share)}
 
 
 @given(st.floats(0.1, 99.9), st.floats(0.1, 99.9), amd_totals)
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     first, second = one, min(other, 100 - one)
-    a, b = split_environments(Split((first, second)), total, "amd")
+    a, b = Split((first, second)).environments(total, "amd")
     assert (bits(a) & bits(b), bits(a).bit_count()) == (0, units_for_share(first, total, "amd"))
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
 
@@ -332,8 +329,8 @@ def test_neighbours_of_a_job_of_two_gpus_have_one_each() -> None:
     text = "100/50@0/100@1"
     split = parse_split(text, 3, gpus=2)
     assert (str(split), split.sharing, split.gpus) == (text, "limited", (ALL_GPUS, 0, 1))
-    assert (split.each_gpu, split_shares(split)[2].gpu) == (((0, 1), (0, 2)), 1)
-    seen = [own["CUDA_VISIBLE_DEVICES"] for own in split_environments(split, 132, "nvidia")]
+    assert (split.each_gpu, split.each_share[2].gpu) == (((0, 1), (0, 2)), 1)
+    seen = [own["CUDA_VISIBLE_DEVICES"] for own in split.environments(132, "nvidia")]
     assert seen == ["0,1", "0", "1"]
     for gpus, wrong in ((1, text), (2, "100/100@2")):
         with pytest.raises(InputError, match="names GPU"):
@@ -424,31 +421,31 @@ def test_nothing_to_choose_from(values: list[float], tie: float, text: str) -> N
 
 
 def test_environments_without_limits() -> None:
-    assert split_environments(UNCAPPED, None, "amd") == ({}, {})
-    assert [share.upper for share in split_shares(EQUAL)] == [False, True]
-    assert [share.upper for share in split_shares(Split((20, 30, 50)))] == [False, False, True]
+    assert UNCAPPED.environments(None, "amd") == ({}, {})
+    assert [share.upper for share in EQUAL.each_share] == [False, True]
+    assert [share.upper for share in Split((20, 30, 50)).each_share] == [False, False, True]
 
 
 def test_environments_of_limits() -> None:
     split = Split((30.0, 50.0))
-    assert split_environments(split, None, "nvidia") == (
+    assert split.environments(None, "nvidia") == (
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
     )
-    masks = [env["HSA_CU_MASK"] for env in split_environments(split, 100, "amd")]
+    masks = [env["HSA_CU_MASK"] for env in split.environments(100, "amd")]
     assert masks == ["0:0-29", "0:50-99"]
     with pytest.raises(InputError, match="the number of CUs of the GPU is not known"):
-        split_environments(split, None, "amd")
+        split.environments(None, "amd")
 
 
 def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     """Two of 20/30/50 begin at the same CU. MPS counts for itself, and no limit needs no mask."""
     three = Split((20.0, 30.0, 50.0))
     with pytest.raises(InputError, match="20/30/50 is not possible on an AMD GPU"):
-        split_environments(three, 304, "amd")
-    assert len(split_environments(three, 132, "nvidia")) == 3
-    assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
-    two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
+        three.environments(304, "amd")
+    assert len(three.environments(132, "nvidia")) == 3
+    assert without_limits("uncapped", 3).environments(304, "amd") == ({}, {}, {})
+    two = Split((100.0, 25.0, 50.0, 100.0)).environments(304, "amd")
     assert [env.get("HSA_CU_MASK") for env in two] == [None, "0:0-79", "0:152-303", None]
 
 
@@ -462,7 +459,7 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
     written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
     split = parse_split(written, len(seats))
     assert (split.below_normal, parse_split(str(split), len(seats))) == (low, split)
-    variables = split_environments(split, 132, "nvidia")
+    variables = split.environments(132, "nvidia")
     assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
     order = chance.sample(range(len(seats)), len(seats))
     moved = split.ordered(order)
@@ -474,7 +471,7 @@ def test_priority_below_normal_is_of_some_jobs_under_mps() -> None:
     with pytest.raises(InputError, match="all jobs below normal priority wait for each other"):
         parse_split("100:low/100:low")
     with pytest.raises(InputError, match="not possible on an AMD GPU"):
-        split_environments(parse_split("100:low/100"), 304, "amd")
+        parse_split("100:low/100").environments(304, "amd")
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)

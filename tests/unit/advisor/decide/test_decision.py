@@ -29,7 +29,7 @@ from advisor.core.gpu import (
     units_for_share,
     without_limits,
 )
-from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work, finish
+from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work
 from advisor.decide.decision import (
     MOST_WAYS,
     Decision,
@@ -493,7 +493,7 @@ def test_a_restart_is_told_where_a_limit_stays() -> None:
     limited = of_work({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
     assert limited.chosen.name == "50/50"
     found = same_work(limited, limited.chosen)
-    assert found.restarted == finish(limited.chosen.prediction.result, found.work)
+    assert found.restarted == limited.chosen.prediction.result.finish(found.work)
     assert found.restarted != found.choice
     free = of_work({UNCAPPED: (0.9, 0.9, 380.0)})
     assert (free.chosen.name, same_work(free, free.chosen).restarted) == ("uncapped", None)
