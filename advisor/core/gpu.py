@@ -745,6 +745,53 @@ class Split:
         """Whether CU masks hold its limits; jobs without one have no mask."""
         return sum(share < WHOLE for share in self.shares) <= 2  # masks begin at one of two ends
 
+    @classmethod
+    def parse(cls, text: str, jobs: int = 2, *, gpus: int = 1) -> "Split":
+        """The split that a text stands for.
+
+        How many jobs share only words need to be told; percentages say it themselves. Of several
+        GPUs `@1` behind a share is the number of the job's.
+
+        Raises:
+            InputError: it stands for none, or for a priority that is none; the message says how to
+            write one.
+        """
+        if text in _WORDS:
+            return without_limits(text, jobs)
+        if not _SHARES.fullmatch(text):
+            near = difflib.get_close_matches(text, _WORDS, n=1)
+            raise InputError(
+                f"{text!r} is not a split",
+                why=f"the nearest is {near[0]}" if near else "",
+                fix=f"write percentages such as 30/70 or 100{_LOW}/50, or "
+                f"{', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+            )
+        seats, _, numbers = zip(
+            *(seat.strip().partition("@") for seat in text.split("/")), strict=True
+        )
+        on = tuple(int(number) if number else ALL_GPUS for number in numbers)
+        shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
+        low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
+        if any(not 0 < share <= WHOLE for share in shares):
+            raise InputError(
+                f"the split {text!r} is not possible",
+                why="the driver takes 0 and percentages above 100 as no limit at all",
+                fix="give shares above 0 and at most 100 %",
+            )
+        if any(numbers) and not (gpus > 1 and max(on) < gpus):
+            raise InputError(
+                f"{text!r} names GPU {max(on)} of {gpus}",
+                fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
+                "several, from 0",
+            )
+        if len(low) == len(shares):
+            raise InputError(
+                "all jobs below normal priority wait for each other as all at normal priority do",
+                fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
+            )
+        sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
+        return Split(shares, sharing, low, on if any(numbers) else ())
+
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
@@ -758,51 +805,6 @@ EQUAL = Split((50.0, 50.0))
 
 NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 100, 10))
 """10/90, 20/80 .. 90/10."""
-
-
-def parse_split(text: str, jobs: int = 2, *, gpus: int = 1) -> Split:
-    """The split that a text stands for.
-
-    How many jobs share only words need to be told; percentages say it themselves. Of several GPUs
-    `@1` behind a share is the number of the job's.
-
-    Raises:
-        InputError: it stands for none, or for a priority that is none; the message says how to
-        write one.
-    """
-    if text in _WORDS:
-        return without_limits(text, jobs)
-    if not _SHARES.fullmatch(text):
-        near = difflib.get_close_matches(text, _WORDS, n=1)
-        raise InputError(
-            f"{text!r} is not a split",
-            why=f"the nearest is {near[0]}" if near else "",
-            fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
-            f"{_WORDS[-1]}",
-        )
-    seats, _, numbers = zip(*(seat.strip().partition("@") for seat in text.split("/")), strict=True)
-    on = tuple(int(number) if number else ALL_GPUS for number in numbers)
-    shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
-    low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
-    if any(not 0 < share <= WHOLE for share in shares):
-        raise InputError(
-            f"the split {text!r} is not possible",
-            why="the driver takes 0 and percentages above 100 as no limit at all",
-            fix="give shares above 0 and at most 100 %",
-        )
-    if any(numbers) and not (gpus > 1 and max(on) < gpus):
-        raise InputError(
-            f"{text!r} names GPU {max(on)} of {gpus}",
-            fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
-            "several, from 0",
-        )
-    if len(low) == len(shares):
-        raise InputError(
-            "all jobs below normal priority wait for each other as all at normal priority do",
-            fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
-        )
-    sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
-    return Split(shares, sharing, low, on if any(numbers) else ())
 
 
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:

@@ -162,6 +162,29 @@ class SoloPoint(Measured):
             written_by=self.written_by,
         )
 
+    @classmethod
+    def seen(cls, job: Job, gpu: Gpu, **seen: Any) -> "SoloPoint":
+        """What was seen of a job that had the whole GPU to itself, by columns of a point."""
+        active = seen.get("sm_active_percent", WHOLE)
+        waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
+        # A server that declares no demand has that which arrives.
+        demand = seen["rate"] if job.progress.histogram else None
+        return cls(
+            job=job.name,
+            mode="uncapped",
+            share_percent=WHOLE,
+            offered_rate=job.offered_rate or demand,
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            units_total=gpu.units_total,
+            driver=gpu.driver,
+            power_limit_w=gpu.power_limit_w,
+            source=seen.pop("source", "watch"),
+            host=seen.pop("host", socket.gethostname()),
+            flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
+            **seen,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointPart:
@@ -229,29 +252,6 @@ KEPT_S = 60.0
 
 CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
 """Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
-
-
-def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
-    """What was seen of a job that had the whole GPU to itself, by columns of a point."""
-    active = seen.get("sm_active_percent", WHOLE)
-    waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
-    # A server that declares no demand has that which arrives.
-    demand = seen["rate"] if job.progress.histogram else None
-    return SoloPoint(
-        job=job.name,
-        mode="uncapped",
-        share_percent=WHOLE,
-        offered_rate=job.offered_rate or demand,
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=gpu.units_total,
-        driver=gpu.driver,
-        power_limit_w=gpu.power_limit_w,
-        source=seen.pop("source", "watch"),
-        host=seen.pop("host", socket.gethostname()),
-        flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
-        **seen,
-    )
 
 
 Point = SoloPoint | PairPoint

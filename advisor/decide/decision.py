@@ -61,15 +61,10 @@ from advisor.decide.limits import (
     Request,
     Violation,
     check_jobs_fit,
-    check_limits,
-    floor,
     is_served,
     most_power_w,
     sure_p99_ms,
     sure_speeds,
-    violations,
-    violations_alone,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import (
@@ -82,7 +77,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.answers import Replicas
+from advisor.wire.answers import Replicas, SharingVerdict
 
 MOST_WAYS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
@@ -403,6 +398,27 @@ class RatedSplit:
         """Relative difference of the value; 0.1 is a tenth more than the other's."""
         return self.value / other.value - 1 if other.value else float("inf")
 
+    @property
+    def worst_violation(self) -> Violation:
+        """The limit that an option misses by most."""
+        return max(self.violations, key=lambda violation: (violation.by, violation.text))
+
+    def environments(
+        self,
+        profiles: Sequence[Profile],
+    ) -> tuple[dict[str, str], ...]:
+        """Variables that limit each job, and that bound its memory as in its profile.
+
+        Raises:
+            InputError: an AMD GPU of which no profile has the number of CUs.
+        """
+        total = next((p.units_total for p in profiles if p.units_total), None)
+        limits = self.split.environments(total, vendor_of(profiles[0].gpu_model))
+        return tuple(
+            limit | read_bound(profile.memory_bound)[0]
+            for limit, profile in zip(limits, profiles, strict=True)
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Decision:
@@ -429,6 +445,11 @@ class Decision:
         return self.choice or self.call
 
     @property
+    def verdict(self) -> SharingVerdict:
+        """Whether to share."""
+        return "share" if self.choice else "your call" if self.call else "do not share"
+
+    @property
     def apart(self) -> RatedSplit:
         """A GPU for each job; of jobs that can wait the same energy one after the other."""
         return self.options[-1]
@@ -437,6 +458,83 @@ class Decision:
     def chosen(self) -> RatedSplit:
         """What is advised: an option of sharing, or a GPU for each job."""
         return self.choice or self.apart
+
+    def best_of_each(self) -> tuple[RatedSplit, ...]:
+        """The best option of each kind of sharing; where none keeps the limits, the nearest.
+
+        Those with a job below normal priority are a kind. The one that the answer is about is among
+        them.
+        """
+        tie, found = self.request.policy.tie, list[RatedSplit]()
+        for own in grouped(self.options, lambda o: o.split.below_normal or o.sharing).values():
+            if kept := [option for option in own if not option.violations]:
+                found.append(best_of(kept, self.profiles, tie))
+            else:
+                least = min(option.worst_violation.by for option in own)
+                near = [option for option in own if option.worst_violation.by == least]
+                found.append(best_of(near, self.profiles, tie))
+        if self.way and self.way not in found:
+            found.append(self.way)
+        return tuple(found)
+
+    def picks(self) -> Mapping[str, RatedSplit]:
+        """What would be chosen by each objective that is shown next to the one that decides."""
+        request, profiles = self.request, self.profiles
+        kept = [o for o in self.options if not o.violations or o is self.apart]
+        found: dict[str, RatedSplit] = {}
+        for name in dict.fromkeys((request.objective.name, *SHOWN)):
+            by = request.policy.prices.priced(ADVISED[name])
+            values = _values_of(kept[0].predictions, profiles, by, request)
+            valued = [replace(option, value=values[option.place]) for option in kept]
+            found[name] = self.options[best_of(valued, profiles, request.policy.tie).place]
+        found[request.objective.name] = self.chosen
+        return found
+
+    def same_work(self, option: RatedSplit) -> "_WorkToTheEnd":
+        """The work of the request, or of an hour of an option: that way and one after the other."""
+        split, result, request = option.split, option.prediction.result, self.request
+        work = request.work or result.work_in(HOUR_S)
+        chosen = _to_the_end(split, result, self.profiles, work)
+        restarted = result.finish(work) if split.is_limited and request.work else None
+        return _WorkToTheEnd(
+            work=work,
+            choice=chosen,
+            restarted=restarted,
+            exclusive=self.apart.prediction.result.one_after_the_other(work),
+        )
+
+    def near_miss(self) -> str | None:
+        """The nearest better option expected to keep every limit, and the flag to accept it."""
+        request, profiles = self.request, self.profiles
+        least = self.choice.worth if self.choice else 1 + request.policy.min_gain
+        enough = least * (1 + request.policy.tie)
+        better = [o for o in self.options if o.violations and o.worth > enough]
+        if not better:
+            return None
+        as_expected = replace(request, policy=replace(request.policy, chance=0.5))
+        broken = as_expected.violations(self.apart.predictions, profiles)
+        for option in sorted(better, key=lambda option: (option.worst_violation.by, -option.worth)):
+            if not broken[option.place] and (accepted := accepting(option, profiles, request)):
+                jobs = (profile.job for profile in profiles)
+                limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
+                saved = less_or_more(option.prediction.energy_saved.value, 0)
+                return (
+                    f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
+                )
+        return None
+
+    @property
+    def way_or_nearest(self) -> RatedSplit:
+        """The option that it names; else the best that breaks a limit or saves too little."""
+        if self.way:
+            return self.way
+        ways, policy = self.options[:-1], self.request.policy
+        if self.request.isolate:
+            ways = tuple(o for o in ways if o.sharing in ISOLATING) or ways
+        if barred := [o for o in ways if o.worth >= self.apart.worth * (1 + policy.min_gain)]:
+            return nearest(barred)
+        kept = [option for option in ways if not option.violations]
+        return best_of(kept or ways, self.profiles, policy.tie)
 
 
 class Outlook:
@@ -493,18 +591,18 @@ def decide(
         NoSplitError: nothing keeps every limit, not even a GPU for each job.
     """
     profiles = outlook.profiles
-    request = with_card_memory(request or Request(), profiles[0].gpu_model)
+    request = (request or Request()).with_card_memory(profiles[0].gpu_model)
     _check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
     values = _values_of(predictions, profiles, objective, request)
-    broken = violations(predictions, profiles, request)
+    broken = request.violations(predictions, profiles)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
     options = tuple(RatedSplit(predictions, *own) for own in each)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
-    only_shared = any(violations_alone(profile, request) for profile in profiles)
+    only_shared = any(request.violations_alone(profile) for profile in profiles)
     least = apart.value * (1 + policy.min_gain)
     enough = [option for option in kept if only_shared or option.worth >= least]
     if not enough and only_shared:
@@ -532,7 +630,7 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
             why="jobs that share a GPU run on the same one",
             fix="give profiles of one GPU model",
         )
-    check_limits(request, profiles)
+    request.check_limits(profiles)
     check_jobs_fit(profiles, request.memory_mib)
     several = [profile.job for profile in profiles if profile.gpus > 1]
     wishes = "max_power_w", "work", "fine", "isolate"
@@ -592,39 +690,6 @@ def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[obje
     )
 
 
-def best_of_each(decision: Decision) -> tuple[RatedSplit, ...]:
-    """The best option of each kind of sharing; where none keeps the limits, the nearest.
-
-    Those with a job below normal priority are a kind. The one that the answer is about is among
-    them.
-    """
-    tie, found = decision.request.policy.tie, list[RatedSplit]()
-    for own in grouped(decision.options, lambda o: o.split.below_normal or o.sharing).values():
-        if kept := [option for option in own if not option.violations]:
-            found.append(best_of(kept, decision.profiles, tie))
-        else:
-            least = min(worst_violation(option).by for option in own)
-            near = [option for option in own if worst_violation(option).by == least]
-            found.append(best_of(near, decision.profiles, tie))
-    if decision.way and decision.way not in found:
-        found.append(decision.way)
-    return tuple(found)
-
-
-def picks(decision: Decision) -> Mapping[str, RatedSplit]:
-    """What would be chosen by each objective that is shown next to the one that decides."""
-    request, profiles = decision.request, decision.profiles
-    kept = [o for o in decision.options if not o.violations or o is decision.apart]
-    found: dict[str, RatedSplit] = {}
-    for name in dict.fromkeys((request.objective.name, *SHOWN)):
-        by = request.policy.prices.priced(ADVISED[name])
-        values = _values_of(kept[0].predictions, profiles, by, request)
-        valued = [replace(option, value=values[option.place]) for option in kept]
-        found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
-    found[request.objective.name] = decision.chosen
-    return found
-
-
 def most_valuable(options: Iterable[RatedSplit]) -> RatedSplit:
     """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
@@ -640,30 +705,11 @@ def nearest(options: Iterable[RatedSplit]) -> RatedSplit:
     return min(
         options,
         key=lambda o: (
-            worst_violation(o).by,
+            o.worst_violation.by,
             SHARINGS.index(o.sharing),
             o.split.gap_percent,
             o.name,
         ),
-    )
-
-
-def worst_violation(option: RatedSplit) -> Violation:
-    """The limit that an option misses by most."""
-    return max(option.violations, key=lambda violation: (violation.by, violation.text))
-
-
-def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[str, str], ...]:
-    """Variables that limit each job, and that bound its memory as in its profile.
-
-    Raises:
-        InputError: an AMD GPU of which no profile has the number of CUs.
-    """
-    total = next((p.units_total for p in profiles if p.units_total), None)
-    limits = option.split.environments(total, vendor_of(profiles[0].gpu_model))
-    return tuple(
-        limit | read_bound(profile.memory_bound)[0]
-        for limit, profile in zip(limits, profiles, strict=True)
     )
 
 
@@ -746,20 +792,6 @@ class _WorkToTheEnd:
     exclusive: Finish
 
 
-def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
-    """The work of the request, or of an hour of an option: that way and one after the other."""
-    split, result, request = option.split, option.prediction.result, decision.request
-    work = request.work or result.work_in(HOUR_S)
-    chosen = _to_the_end(split, result, decision.profiles, work)
-    restarted = result.finish(work) if split.is_limited and request.work else None
-    return _WorkToTheEnd(
-        work=work,
-        choice=chosen,
-        restarted=restarted,
-        exclusive=decision.apart.prediction.result.one_after_the_other(work),
-    )
-
-
 def gain_to_the_end(
     split: Split,
     profiles: Sequence[Profile],
@@ -817,7 +849,7 @@ def _no_way(
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
     accepted = accepting(near, profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
-    alone = [violation for profile in profiles for violation in violations_alone(profile, request)]
+    alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
     worst = max(alone, key=lambda violation: violation.by, default=None)
     own = (
         f"; a GPU for each does not help: {worst.text}"
@@ -839,7 +871,7 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
     found, p, place = list[str](), option.predictions, option.place
     speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
     for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
-        if speed < floor(profile, request):
+        if speed < request.floor(profile):
             if is_served(profile):
                 return ""
             found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
@@ -852,25 +884,6 @@ def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request)
     return "" if len(found) < len(option.violations) else " ".join(dict.fromkeys(found))
 
 
-def near_miss(decision: Decision) -> str | None:
-    """The nearest better option that is expected to keep every limit, and the flag to accept it."""
-    request, profiles = decision.request, decision.profiles
-    least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
-    enough = least * (1 + request.policy.tie)
-    better = [o for o in decision.options if o.violations and o.worth > enough]
-    if not better:
-        return None
-    as_expected = replace(request, policy=replace(request.policy, chance=0.5))
-    broken = violations(decision.apart.predictions, profiles, as_expected)
-    for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
-        if not broken[option.place] and (accepted := accepting(option, profiles, request)):
-            jobs = (profile.job for profile in profiles)
-            limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
-            saved = less_or_more(option.prediction.energy_saved.value, 0)
-            return f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
-    return None
-
-
 def _enough(
     options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
 ) -> str | None:
@@ -878,7 +891,7 @@ def _enough(
     if request.max_power_w is None:
         return None
     free, p = replace(request, max_power_w=None), options[0].predictions
-    broken = violations(p, profiles, free)
+    broken = free.violations(p, profiles)
     kept = {o: most_power_w(p, o.place, profiles) for o in options if not broken[o.place]}
     if not kept:
         return None
@@ -913,10 +926,10 @@ def replicas(
             break
         profile = outlook.profiles[0]
         _check_request([profile], request)
-        if broken := violations_alone(profile, request):
+        if broken := request.violations_alone(profile):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
         found.append(decision := decide(outlook, request))
-        way = way_of(decision)
+        way = decision.way_or_nearest
         more = way.prediction.stp.value
         end = _end(decision, (more / rate) ** (1 / (number - best)) - 1)
         # Where more were measured to keep their limits, fewer do, whatever is predicted of them.
@@ -927,22 +940,9 @@ def replicas(
     return tuple(found[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
-def way_of(decision: Decision) -> RatedSplit:
-    """The option that a decision names; else the best that breaks a limit or saves too little."""
-    if decision.way:
-        return decision.way
-    ways, policy = decision.options[:-1], decision.request.policy
-    if decision.request.isolate:
-        ways = tuple(o for o in ways if o.sharing in ISOLATING) or ways
-    if barred := [o for o in ways if o.worth >= decision.apart.worth * (1 + policy.min_gain)]:
-        return nearest(barred)
-    kept = [option for option in ways if not option.violations]
-    return best_of(kept or ways, decision.profiles, policy.tie)
-
-
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
-    profiles, request, way = decision.profiles, decision.request, way_of(decision)
+    profiles, request, way = decision.profiles, decision.request, decision.way_or_nearest
     sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
     # What copies run out of first: a server's demand leaves room for either.
     scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain

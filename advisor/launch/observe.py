@@ -29,7 +29,6 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     is_far,
-    seen_point,
 )
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
@@ -477,7 +476,7 @@ class Keeper:
         is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
         if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
             part = monitor.pair.parts[n]
-            yield seen_point(
+            yield SoloPoint.seen(
                 part.job,
                 self._gpu,
                 rate=rate,

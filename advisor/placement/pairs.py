@@ -16,7 +16,7 @@ import numpy as np
 from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
-from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
+from advisor.decide.decision import Decision, RatedSplit, rest_of, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, set_answers
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats, Profile
@@ -169,7 +169,7 @@ class QueuePairs:
         if decision is None or decision.choice is None:
             return None
         placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
-        done = same_work(decision, decision.choice).choice
+        done = decision.same_work(decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(
             placed,

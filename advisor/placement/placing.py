@@ -51,13 +51,8 @@ from advisor.decide.limits import (
     P99_WEIGHTS,
     TO_THE_END,
     Request,
-    check_limits,
-    floor,
     sure_speeds,
-    violations,
-    violations_alone,
     weights_of,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import (
@@ -474,7 +469,7 @@ class _Pairs:
         self._safe: dict[object, _Safe] = {}
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
-        alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
+        alone = [not pool.limits.violations_alone(profile) for profile in self._profiles]
         self._may_be_alone: Bools = np.array(alone, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
@@ -572,10 +567,10 @@ class SetAnswers:
         self._filling: Sets | None = None
         self._ask = self.pool.asked
         profiles = [self._profile(kind) for kind in self.there]
-        self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
+        self._limits = limits = self.pool.limits.with_card_memory(self.pool.gpu_model)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
-        self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
+        self.floors = np.array([*(limits.floor(profile) for profile in profiles), 0.0])
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
@@ -724,7 +719,10 @@ class SetAnswers:
         places = [self.there.index(kind) for kind in kinds]
         speeds = np.array([[part.speed.value] for part in found.parts])
         gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
-        (broken,) = violations(Predictions.of([found]), profiles, self._limits)
+        (broken,) = self._limits.violations(
+            Predictions.of([found]),
+            profiles,
+        )
         return bool(gains[0]) and not broken
 
     def _told(
@@ -740,7 +738,7 @@ class SetAnswers:
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
-        if too_much or violations_alone(profile, limits):
+        if too_much or limits.violations_alone(profile):
             return None
         watts = profile.whole_gpu_power_w
         return PlacedSet(
@@ -785,7 +783,7 @@ def set_answers(placing: Placing, number: int) -> SetAnswers:
     pool = placing.pools[number]
     there = tuple(n for n, profile in enumerate(pool.profiles) if profile is not None)
     profiles = [profile for profile in pool.profiles if profile is not None]
-    check_limits(pool.limits, profiles)
+    pool.limits.check_limits(profiles)
     return SetAnswers(placing, number, there, many_alone(profiles, pool.checked))
 
 

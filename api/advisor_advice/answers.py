@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -37,24 +37,18 @@ from advisor.decide.decision import (
     Outlook,
     RatedSplit,
     Running,
-    best_of_each,
     decide,
-    environments,
     gain_to_the_end,
-    near_miss,
-    picks,
     replicas,
-    same_work,
     wanted_splits,
-    way_of,
     worth_of,
 )
-from advisor.decide.limits import Request, cores_wanted, floor, with_card_memory
+from advisor.decide.limits import Request, cores_wanted
 from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.power_limit import lower_limit
-from advisor.predict.profiles import IDLE, Profile, hold_several
+from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import (
     MEASURED_ON,
     AnyWay,
@@ -85,8 +79,6 @@ from advisor_advice.conditions import (
     all_profiles,
     begun_store,
     find_profiles,
-    read_known,
-    with_idle_power,
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
@@ -141,6 +133,60 @@ class ModelAdvice:
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
     replicas: Replicas | None = None
+
+    def to_wire(self, *, every: bool = False) -> wire.Recommendation:
+        """The answer as JSON; docs/recommend.md explains each key."""
+        d, model = self.decision, self.manifest
+        work, shown = d.same_work(d.chosen), d.picks() if every else None
+        objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
+        options = d.options if every else d.best_of_each()
+        told = {id(option): option_of(option, d, objectives) for option in options}
+        saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
+        return wire.Recommendation(
+            jobs=tuple(
+                wire.AskedJob(
+                    job=profile.job,
+                    rate_unit=profile.rate_unit,
+                    alone=wire.Alone(
+                        rate=profile.whole_gpu_rate,
+                        power_w=profile.whole_gpu_power_w,
+                        memory_used_mib=profile.memory_used_mib,
+                        latency_p99_ms=profile.whole_gpu_p99_ms,
+                    ),
+                    energy=_energy_per_unit(profile, saved, lower),
+                    one_window=ONE_WINDOW in profile.flags,
+                )
+                for profile in d.profiles
+            ),
+            gpu_model=d.profiles[0].gpu_model,
+            objective=d.request.objective.name,
+            verdict=d.verdict,
+            choice=d.choice and told[id(d.choice)],
+            call=d.call and told[id(d.call)],
+            candidates=tuple(told.values()),
+            searched=len(d.options),
+            needs=needs_of(d),
+            same_work=wire.SameWork(
+                work_s=work.work.alone_s,
+                choice=_ending(work.choice),
+                restarted=_ending(work.restarted),
+                baselines={"exclusive": _ending(work.exclusive)},
+            ),
+            reasons=self.reasons,
+            warnings=self.warnings,
+            coverage=model.coverage,
+            model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
+            if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
+            else None,
+            lower_limits=lower,
+            picks=None if shown is None else {name: o.name for name, o in shown.items()},
+            near=d.near_miss(),
+            gpus=self.gpus,
+            replicas=self.replicas,
+            card=self.card and self.card.told,
+            drifts=self.drifts,
+            measured=self.measured,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -211,7 +257,7 @@ class KnownSet:
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
         sets = [
-            known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
+            KnownSet.of(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
             for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
         decisions, told = replicas((one.outlook for one in sets), request)
@@ -244,25 +290,25 @@ class KnownSet:
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
+    @classmethod
+    def of(cls, known: KnownJobs) -> "KnownSet":
+        """Jobs made ready for whatever is asked of them.
 
-def known_set(known: KnownJobs) -> KnownSet:
-    """Jobs made ready for whatever is asked of them.
-
-    Raises:
-        InputError: fewer than two, or more than seven.
-    """
-    found, assumed = with_known_idle(known.found, known.model.manifest.fill)
-    there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
-    return KnownSet(
-        known=known,
-        outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
-        warnings=(
-            *of_check(found, known.checked),
-            *_of_input(found),
-            *assumed,
-            *known.conditions.warnings(found.profiles),
-        ),
-    )
+        Raises:
+            InputError: fewer than two, or more than seven.
+        """
+        found, assumed = known.found.with_known_idle(known.model.manifest.fill)
+        there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
+        return KnownSet(
+            known=known,
+            outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
+            warnings=(
+                *of_check(found, known.checked),
+                *_of_input(found),
+                *assumed,
+                *known.conditions.warnings(found.profiles),
+            ),
+        )
 
 
 def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
@@ -356,61 +402,6 @@ def _read(name: str, _changed_ns: int) -> float | None:
         return None
 
 
-def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
-    """The answer as JSON; docs/recommend.md explains each key."""
-    d, model = given.decision, given.manifest
-    work, shown = same_work(d, d.chosen), picks(d) if every else None
-    objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
-    options = d.options if every else best_of_each(d)
-    told = {id(option): option_of(option, d, objectives) for option in options}
-    saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
-    return wire.Recommendation(
-        jobs=tuple(
-            wire.AskedJob(
-                job=profile.job,
-                rate_unit=profile.rate_unit,
-                alone=wire.Alone(
-                    rate=profile.whole_gpu_rate,
-                    power_w=profile.whole_gpu_power_w,
-                    memory_used_mib=profile.memory_used_mib,
-                    latency_p99_ms=profile.whole_gpu_p99_ms,
-                ),
-                energy=_energy_per_unit(profile, saved, lower),
-                one_window=ONE_WINDOW in profile.flags,
-            )
-            for profile in d.profiles
-        ),
-        gpu_model=d.profiles[0].gpu_model,
-        objective=d.request.objective.name,
-        verdict=verdict_of(d),
-        choice=d.choice and told[id(d.choice)],
-        call=d.call and told[id(d.call)],
-        candidates=tuple(told.values()),
-        searched=len(d.options),
-        needs=needs_of(d),
-        same_work=wire.SameWork(
-            work_s=work.work.alone_s,
-            choice=_ending(work.choice),
-            restarted=_ending(work.restarted),
-            baselines={"exclusive": _ending(work.exclusive)},
-        ),
-        reasons=given.reasons,
-        warnings=given.warnings,
-        coverage=model.coverage,
-        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
-        if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
-        else None,
-        lower_limits=lower,
-        picks=None if shown is None else {name: o.name for name, o in shown.items()},
-        near=near_miss(d),
-        gpus=given.gpus,
-        replicas=given.replicas,
-        card=given.card and given.card.told,
-        drifts=given.drifts,
-        measured=given.measured,
-    )
-
-
 def _energy_per_unit(
     profile: Profile, saved: float | None, lower: Iterable[wire.LowerLimit]
 ) -> wire.EnergyPerUnit | None:
@@ -435,20 +426,15 @@ def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
         return ()
     if chosen is None:
         alone = {profile.job: profile for profile in d.profiles}.values()
-        found = (lower_limit([one], one.whole_gpu_power_w, [floor(one, request)]) for one in alone)
+        found = (lower_limit([one], one.whole_gpu_power_w, [request.floor(one)]) for one in alone)
     else:
         p = chosen.prediction
         floors = (
-            floor(profile, request) / part.speed.value
+            request.floor(profile) / part.speed.value
             for profile, part in zip(d.profiles, p.parts, strict=True)
         )
         found = iter([lower_limit(d.profiles, p.power_w.value, floors)])
     return tuple(one for one in found if one)
-
-
-def verdict_of(decision: Decision) -> wire.SharingVerdict:
-    """Whether to share."""
-    return "share" if decision.choice else "your call" if decision.call else "do not share"
 
 
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
@@ -475,7 +461,7 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
                 latency_p99_ms=part.latency_p99_ms,
             )
             for profile, share, part, environment in zip(
-                d.profiles, p.split.shares, p.parts, environments(d.profiles, option), strict=True
+                d.profiles, p.split.shares, p.parts, option.environments(d.profiles), strict=True
             )
         ),
         power_w=p.power_w,
@@ -519,7 +505,7 @@ def needs_of(d: Decision) -> Needs:
 
 def _so_many(of: KnownSet, d: Decision) -> Copies:
     """A decision on copies of a job, in the numbers of all of them together."""
-    option = option_of(shown := way_of(d), d)
+    option = option_of(shown := d.way_or_nearest, d)
     rates = [job.rate for job in option.jobs]
     rate = Interval(
         *(sum(values) for values in zip(*((r.value, r.low, r.high) for r in rates), strict=True))
@@ -529,7 +515,7 @@ def _so_many(of: KnownSet, d: Decision) -> Copies:
     p99s = [job.latency_p99_ms for job in option.jobs if job.latency_p99_ms]
     return Copies(
         number=len(d.profiles),
-        verdict=verdict_of(d),
+        verdict=d.verdict,
         split=option.split,
         rate=rate,
         speed=min((job.speed for job in option.jobs), key=lambda speed: speed.value),
@@ -558,13 +544,6 @@ def _alone(profile: Profile) -> Copies:
         energy_saved_idle=Interval.sure(0.0),
         latency_p99_ms=Interval.sure(p99_ms) if p99_ms else None,
     )
-
-
-def with_known_idle(
-    profile_set: ProfileSet, fill: Mapping[str, float]
-) -> tuple[ProfileSet, tuple[str, ...]]:
-    """The idle power of the empty card alone: predictors have their own number for open jobs."""
-    return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
 
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
@@ -619,10 +598,10 @@ def best_partners(
     own = find_profiles([job, job], settings, gpu_model)
     others = all_profiles(settings, own.a.gpu_model)
     every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
-    known = read_known(ProfileSet(every, ()), settings, any_of=True)
-    filled, _ = with_known_idle(known.found, known.model.manifest.fill)
+    known = KnownJobs.read(ProfileSet(every, ()), settings, any_of=True)
+    filled, _ = known.found.with_known_idle(known.model.manifest.fill)
     there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
-    request = with_card_memory(request, own.a.gpu_model)
+    request = request.with_card_memory(own.a.gpu_model)
     found: list[Partner] = []
     for other in profiles:
         pair = (profiles[0], other)
@@ -683,7 +662,7 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
     worth, (own, other) = worth_of(way.prediction, prices), way.prediction.parts
     yield Partner(
         partner=decision.profiles[1].job,
-        verdict=verdict_of(decision),
+        verdict=decision.verdict,
         split=way.name,
         speed=own.speed,
         partner_speed=other.speed,
@@ -724,7 +703,7 @@ def components_of_pair(
     known = known_power_of(found, settings)
     # All splits that advice considers, without limits on speeds.
     every_split = Request(policy=Policy(min_speed=0.0, p99_times_alone=0.0))
-    decision = known_set(read_known(found, settings)).decide(every_split)
+    decision = KnownSet.of(KnownJobs.read(found, settings)).decide(every_split)
     together = [p for p in bundled_pair_points() if p.jobs == known.pair_names]
     with begun_store(settings) as store:
         if store:

@@ -15,14 +15,14 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import (
+    KnownSet,
     ModelAdvice,
     best_partners,
     known_power_of,
-    known_set,
     request_of,
     with_components,
 )
-from advisor_advice.conditions import find_profiles, read_known
+from advisor_advice.conditions import KnownJobs, find_profiles
 from advisor_advice.options import (
     ByJob,
     every_job,
@@ -172,7 +172,7 @@ def _answer(
         several_gpus=several,
         power_limit_w=asked.power_limit_w,
     )
-    known = known_set(read_known(found, settings, asked.gpu_uuid))
+    known = KnownSet.of(KnownJobs.read(found, settings, asked.gpu_uuid))
     if len(asked.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.
         from advisor_advice.placing import advised

@@ -109,6 +109,45 @@ class ProfileSet:
         """The first job's."""
         return self.profiles[0]
 
+    def checked(self, settings: Settings) -> CheckedCounts | None:
+        """What the check of these profiles' GPU model found; None: there was none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return checked_counts(settings.home, self.a.gpu_model, self.a.units_total)
+
+    def with_known_idle(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
+        """That of the empty card alone: predictors have their own number for open jobs."""
+        return self.with_idle_power({name: w for name, w in fill.items() if name == IDLE})
+
+    def with_idle_power(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
+        """The profiles with both idle powers each, and what to say of those without the first.
+
+        `fill` is what the manifest of the model takes for columns that are missing.
+
+        Returns:
+            Where it was missing, the median of the other profiles, else the model's; unchanged
+            where nobody knows.
+        """
+        profiles = self.profiles
+        lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
+        known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
+        assumed_w = statistics.median(known) if known else fill.get(IDLE)
+        if lacking and assumed_w is not None:
+            profiles = tuple(
+                replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
+            )
+        profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
+        given = replace(self, profiles=profiles)
+        if not lacking or assumed_w is None:
+            return given, ()
+        source = "as in the other profiles" if known else "as in the profiles of the model"
+        said = (
+            f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
+        )
+        return given, (said,)
+
 
 @dataclass(frozen=True, slots=True)
 class ProfilesOfJob:
@@ -191,15 +230,6 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
     sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
     found = [make_profiles(undisputed(points)) for points in sources]
     return {(model, job): p for of in found for (job, model), p in of.items() if p.gpus == 1}
-
-
-def checked_on(profile_set: ProfileSet, settings: Settings) -> CheckedCounts | None:
-    """What the check of these profiles' GPU model found; None: there was none.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    return checked_counts(settings.home, profile_set.a.gpu_model, profile_set.a.units_total)
 
 
 def known_profiles(
@@ -397,34 +427,6 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 gpus=point.gpus or 1,
             )
     return found
-
-
-def with_idle_power(
-    profile_set: ProfileSet, fill: Mapping[str, float]
-) -> tuple[ProfileSet, tuple[str, ...]]:
-    """The profiles with both idle powers each, and what is to be said of those without the first.
-
-    `fill` is what the manifest of the model takes for columns that are missing.
-
-    Returns:
-        Where it was missing, the median of the other profiles, else the model's; unchanged where
-        nobody knows.
-    """
-    profiles = profile_set.profiles
-    lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
-    known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
-    assumed_w = statistics.median(known) if known else fill.get(IDLE)
-    if lacking and assumed_w is not None:
-        profiles = tuple(
-            replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
-        )
-    profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
-    given = replace(profile_set, profiles=profiles)
-    if not lacking or assumed_w is None:
-        return given, ()
-    source = "as in the other profiles" if known else "as in the profiles of the model"
-    said = f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
-    return given, (said,)
 
 
 # By job and GPU model.
@@ -1163,27 +1165,28 @@ class KnownJobs:
     checked: CheckedCounts | None = None
     conditions: Conditions = NOTHING
 
+    @classmethod
+    def read(
+        cls,
+        found: ProfileSet,
+        settings: Settings,
+        gpu_uuid: str | None = None,
+        *,
+        any_of: bool = False,
+        newest: Sequence[Observation] = (),
+    ) -> "KnownJobs":
+        """What this host knows, by the model in use; the last two are as in `measured_windows`.
 
-def read_known(
-    found: ProfileSet,
-    settings: Settings,
-    gpu_uuid: str | None = None,
-    *,
-    any_of: bool = False,
-    newest: Sequence[Observation] = (),
-) -> KnownJobs:
-    """What this host knows, by the model in use; `any_of` and `newest` as in `measured_windows`.
-
-    Raises:
-        ModelError: there is no model, or it is damaged.
-        StoreError: observations, or what the check of this GPU model found, cannot be read.
-    """
-    model = Registry(settings.home / "models").open_champion()
-    return KnownJobs(
-        found=found,
-        model=model,
-        checked=checked_on(found, settings),
-        conditions=read_conditions(
-            settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
-        ),
-    )
+        Raises:
+            ModelError: there is no model, or it is damaged.
+            StoreError: observations, or what the check of this GPU model found, cannot be read.
+        """
+        model = Registry(settings.home / "models").open_champion()
+        return cls(
+            found=found,
+            model=model,
+            checked=found.checked(settings),
+            conditions=read_conditions(
+                settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
+            ),
+        )

@@ -20,7 +20,6 @@ from advisor.core.gpu import (
     Share,
     Split,
     Vendor,
-    parse_split,
     units_for_share,
     vendor_of,
     visible,
@@ -349,7 +348,7 @@ def _jobs_and_split(
     gpus = _gpus_of(jobs, str(request.gpu))
     if text is None:
         return jobs, None
-    split = parse_split(text, count, gpus=gpus)
+    split = Split.parse(text, count, gpus=gpus)
     if split.sharing == "exclusive":
         raise InputError(
             "jobs that run one after the other are not launched together",

@@ -18,7 +18,6 @@ from advisor.decide.limits import (
     check_jobs_fit,
     is_served,
     memory_unknown,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -39,10 +38,8 @@ from advisor_advice.answers import (
     ModelAdvice,
     best_size,
     gpu_warnings,
-    known_set,
     of_check,
     promised_p99_ms,
-    with_known_idle,
 )
 from advisor_advice.conditions import (
     Conditions,
@@ -50,7 +47,6 @@ from advisor_advice.conditions import (
     ProfileSet,
     all_profiles,
     find_profiles,
-    read_known,
 )
 from advisor_models.registry import Registry
 
@@ -116,7 +112,7 @@ def place_jobs(
                     f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
                 )
         found = find_profiles(names, settings, gpu_model, file, power_limit_w=asked.power_limit_w)
-        known.append(read_known(found, settings, asked.gpu_uuid, any_of=True))
+        known.append(KnownJobs.read(found, settings, asked.gpu_uuid, any_of=True))
     return placed(asked, request, known, [asked.gpus, *(also or {}).values()])
 
 
@@ -208,7 +204,7 @@ def _planned(
             why="what a card draws beside others of its model is known of that card alone",
             fix="leave out the card, or place on one GPU",
         )
-    filled = [with_known_idle(of.found, of.model.manifest.fill) for of in known]
+    filled = [of.found.with_known_idle(of.model.manifest.fill) for of in known]
     profiles = [p for found, _ in filled for p in found.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
     request = _with_deadline(asked, request, served)
@@ -249,7 +245,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     is_set = len(asked.names) > ADVISED_JOBS and not hold_several(decision.profiles)
     if decision.way or asked.running or not is_set:
         return given
-    found, _ = with_known_idle(known.known.found, known.known.model.manifest.fill)
+    found, _ = known.known.found.with_known_idle(known.known.model.manifest.fill)
     served = {profile.job for profile in found.profiles if is_served(profile)}
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
     pool = pool_of(known.known, found, len(asked.names), kinds, decision.request)
@@ -269,7 +265,7 @@ def pool_of(
     there = {profile.job: profile for profile in found.profiles}
     idle_w = [profile.idle_power_w for profile in found.profiles]
     gpu_model = found.a.gpu_model
-    limits = with_card_memory(request, gpu_model)
+    limits = request.with_card_memory(gpu_model)
     check_jobs_fit(found.profiles, limits.memory_mib)
     return Pool(
         gpu_model=gpu_model,
@@ -292,7 +288,7 @@ def asked_of(known: KnownJobs, request: Request, running: Running | None = None)
         names = tuple(profile.job for profile in jobs)
         own = tuple(profiles[name] for name in names)
         if names not in sets:
-            sets[names] = known_set(replace(known, found=replace(known.found, profiles=own)))
+            sets[names] = KnownSet.of(replace(known, found=replace(known.found, profiles=own)))
         try:
             return sets[names].decide(replace(request.of(own), work=work), running)
         except NoSplitError:

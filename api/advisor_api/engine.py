@@ -37,10 +37,8 @@ from advisor_advice.answers import (
     DIGITS,
     KnownSet,
     curve_of,
-    known_set,
     partner_of,
     request_of,
-    verdict_of,
 )
 from advisor_advice.conditions import (
     NOTHING,
@@ -629,7 +627,7 @@ class Engine(Collector):
             decision = await self._decided(kept, request)
         except NoSplitError:
             return None, None
-        return verdict_of(decision), next(partner_of(decision), None)
+        return decision.verdict, next(partner_of(decision), None)
 
     async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
         return (await self._set(kept, asked)).decide(request_of(asked, self._settings))
@@ -639,7 +637,7 @@ class Engine(Collector):
         if (known := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
                 if (known := kept.sets.get(key)) is None:
-                    known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
+                    known = kept.sets[key] = KnownSet.of(await self._known.jobs(kept, *key))
         return known
 
     async def _power(

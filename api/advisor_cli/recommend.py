@@ -14,10 +14,6 @@ from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
-    best_of_each,
-    environments,
-    picks,
-    same_work,
 )
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
@@ -217,7 +213,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         show_chart(_curves(r), title=_heading(r.request.objective), below=below)
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
-        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
+        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in r.best_of_each()]))
 
 
 def _curves(r: Decision) -> Iterator[Curve]:
@@ -273,7 +269,7 @@ def _how(r: Decision) -> Iterator[str]:
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    seats = [*zip(names, environments(r.profiles, way), strict=True)]
+    seats = [*zip(names, way.environments(r.profiles), strict=True)]
     yield from (
         f"export {name}={value:<4} # in the shell that starts {job}"
         for job, environment in seats
@@ -284,7 +280,7 @@ def _how(r: Decision) -> Iterator[str]:
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:
-    for name, pick in picks(r).items():
+    for name, pick in r.picks().items():
         if pick.name != r.chosen.name:
             p = pick.prediction
             yield (
@@ -337,7 +333,7 @@ def _number(value: float) -> str:
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
-    found, apart = same_work(r, choice), r.apart
+    found, apart = r.same_work(choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
     yield f"the same work, {work} alone, until both are done"

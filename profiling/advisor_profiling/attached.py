@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.telemetry import (
     COUNTERS,
     MEMORY_USED,
@@ -397,7 +397,7 @@ class SeenAlone:
         # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
         means = {name: self._sums[name] / self._reads[name] for name in _OF_POINTS & {*self._sums}}
-        point = seen_point(
+        point = SoloPoint.seen(
             self.job,
             look.gpu,
             rate=rate,

@@ -52,7 +52,6 @@ from advisor.wire.requests import (
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
-    check_size,
 )
 from advisor_api import bundled
 from advisor_api.engine import Engine
@@ -376,7 +375,7 @@ placements = v1_router("placements", DirectRoute)
 @placements.post("/placements", response_model=Placement, responses=may_refuse(409))
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
-    check_size(asked)
+    asked.check_size()
     return kept_answer(await service.engine.place(asked))
 
 

@@ -38,7 +38,6 @@ from advisor.core.gpu import (
     MemoryFit,
     Share,
     Split,
-    parse_split,
     percent_for_units,
     split_of_units,
     without_limits,
@@ -195,7 +194,7 @@ def _percentages(text: str, where: str) -> Split:
     """Shares of two jobs at normal priority: plans measure pairs."""
     why, fix = "a plan measures two jobs at a time", ""
     try:
-        if len((split := parse_split(text)).shares) == PAIR and not split.below_normal:
+        if len((split := Split.parse(text)).shares) == PAIR and not split.below_normal:
             return split
     except InputError as error:
         why, fix = error.why, error.fix if error.why else ""

@@ -28,7 +28,6 @@ from advisor.core.gpu import (
     best_within_tie,
     fine_splits,
     grantable,
-    parse_split,
     percent_for_units,
     quantum,
     share_for_units,
@@ -302,7 +301,7 @@ splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclu
 
 @given(splits)
 def test_text_is_read_as_it_was_written(split: Split) -> None:
-    read = parse_split(str(split))
+    read = Split.parse(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"
     assert read.shares == split.shares
 
@@ -322,19 +321,19 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
     ],
 )
 def test_texts(text: str, split: Split) -> None:
-    assert parse_split(text) == split
+    assert Split.parse(text) == split
 
 
 def test_neighbours_of_a_job_of_two_gpus_have_one_each() -> None:
     text = "100/50@0/100@1"
-    split = parse_split(text, 3, gpus=2)
+    split = Split.parse(text, 3, gpus=2)
     assert (str(split), split.sharing, split.gpus) == (text, "limited", (ALL_GPUS, 0, 1))
     assert (split.each_gpu, split.each_share[2].gpu) == (((0, 1), (0, 2)), 1)
     seen = [own["CUDA_VISIBLE_DEVICES"] for own in split.environments(132, "nvidia")]
     assert seen == ["0,1", "0", "1"]
     for gpus, wrong in ((1, text), (2, "100/100@2")):
         with pytest.raises(InputError, match="names GPU"):
-            parse_split(wrong, gpus=gpus)
+            Split.parse(wrong, gpus=gpus)
 
 
 NO_LIMIT = (
@@ -361,7 +360,7 @@ HOW = "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced o
 )  # fmt: skip
 def test_what_is_no_split(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        parse_split(text)
+        Split.parse(text)
     assert str(refused.value) == message.format(text)
 
 
@@ -457,8 +456,8 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
     low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
     assume(len(low) < len(seats))
     written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
-    split = parse_split(written, len(seats))
-    assert (split.below_normal, parse_split(str(split), len(seats))) == (low, split)
+    split = Split.parse(written, len(seats))
+    assert (split.below_normal, Split.parse(str(split), len(seats))) == (low, split)
     variables = split.environments(132, "nvidia")
     assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
     order = chance.sample(range(len(seats)), len(seats))
@@ -469,9 +468,9 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
 
 def test_priority_below_normal_is_of_some_jobs_under_mps() -> None:
     with pytest.raises(InputError, match="all jobs below normal priority wait for each other"):
-        parse_split("100:low/100:low")
+        Split.parse("100:low/100:low")
     with pytest.raises(InputError, match="not possible on an AMD GPU"):
-        parse_split("100:low/100").environments(304, "amd")
+        Split.parse("100:low/100").environments(304, "amd")
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)
