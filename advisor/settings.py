@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE, PRIORITY
-from advisor.core.objectives import POLICY, Policy, Prices, find_objective
+from advisor.core.objectives import POLICY, Objective, Policy, Prices
 from advisor.errors import InputError, UnsafeFileError
 from advisor.files import belongs_to_us, open_file
 
@@ -269,7 +269,7 @@ def _read_policy(environment: Mapping[str, str]) -> Policy:
     }
     if objective := environment.get("ADVISOR_OBJECTIVE") or None:
         try:
-            find_objective(objective)
+            Objective.find(objective)
         except InputError as error:
             raise InputError(f"ADVISOR_OBJECTIVE is {objective}", fix=error.fix) from error
     try:

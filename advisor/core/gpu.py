@@ -792,6 +792,15 @@ class Split:
         sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
         return Split(shares, sharing, low, on if any(numbers) else ())
 
+    @classmethod
+    def of_units(cls, units: Iterable[int], units_total: int, vendor: Vendor) -> "Split":
+        """Exact counts of units as a split in percent.
+
+        Raises:
+            InputError: the GPU cannot grant one of them.
+        """
+        return cls(tuple(share_for_units(count, units_total, vendor) for count in units))
+
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
@@ -812,18 +821,9 @@ def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
     step, least = quantum(units_total, vendor), grantable(units_total, vendor)[0]
     together = units_total - units_total % step
     return tuple(
-        split_of_units((units, together - units), units_total, vendor)
+        Split.of_units((units, together - units), units_total, vendor)
         for units in range(least, together - least + 1, step)
     )
-
-
-def split_of_units(units: Iterable[int], units_total: int, vendor: Vendor) -> Split:
-    """Exact counts of units as a split in percent.
-
-    Raises:
-        InputError: the GPU cannot grant one of them.
-    """
-    return Split(tuple(share_for_units(count, units_total, vendor) for count in units))
 
 
 def best_within_tie(

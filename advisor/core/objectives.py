@@ -192,6 +192,21 @@ class SplitResult:
         """What jobs do in a span of time together."""
         return Work(tuple(speed * span_s for speed in self.speeds))
 
+    @classmethod
+    def exclusive(cls, alone: Sequence[tuple[float, float]]) -> "SplitResult":
+        """Jobs one after the other, each alone on the whole GPU for the same part of the time.
+
+        Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all.
+        Equal parts are what an even-handed queue gives; with any others the relative speeds still
+        add up to 1, and the energy saved is still 0. Of each job it takes the rate and the power
+        alone.
+        """
+        n = len(alone)
+        return cls(
+            parts=tuple(PartResult(rate / n, rate, power_w) for rate, power_w in alone),
+            power_w=sum(power_w for _, power_w in alone) / n,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -207,6 +222,23 @@ class Objective:
     meaning: str
     unit: str
     value: Callable[[SplitResult], float]
+
+    @classmethod
+    def find(cls, name: str) -> "Objective":
+        """The objective of that name.
+
+        Raises:
+            InputError: there is none.
+        """
+        if name not in ADVISED:
+            near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
+            asked = f"did you mean {' or '.join(near)}? Else " if near else ""
+            raise InputError(
+                f"there is no objective {name}",
+                why="advisor place and POST /v1/placements have it" if name in AIMS else "",
+                fix=f"{asked}give one of {', '.join(ADVISED)}",
+            )
+        return ADVISED[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,20 +265,6 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
         return candidate.split.gap_percent, -value, candidate.split.shares
 
     return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
-
-
-def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
-    """Jobs one after the other, each alone on the whole GPU for the same part of the time.
-
-    Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all. Equal
-    parts are what an even-handed queue gives; with any others the relative speeds still add up to
-    1, and the energy saved is still 0. Of each job it takes the rate and the power alone.
-    """
-    n = len(alone)
-    return SplitResult(
-        parts=tuple(PartResult(rate / n, rate, power_w) for rate, power_w in alone),
-        power_w=sum(power_w for _, power_w in alone) / n,
-    )
 
 
 DEFAULT_OBJECTIVE = "energy-efficiency"
@@ -313,23 +331,6 @@ Aim: TypeAlias = Literal["energy-efficiency", "throughput", "cost", "fewest-card
 AIMS: tuple[Aim, ...] = get_args(Aim)
 """What a placement can be asked for: objectives that add up over GPUs, and how many GPUs it uses.
 """
-
-
-def find_objective(name: str) -> Objective:
-    """The objective of that name.
-
-    Raises:
-        InputError: there is none.
-    """
-    if name not in ADVISED:
-        near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
-        asked = f"did you mean {' or '.join(near)}? Else " if near else ""
-        raise InputError(
-            f"there is no objective {name}",
-            why="advisor place and POST /v1/placements have it" if name in AIMS else "",
-            fix=f"{asked}give one of {', '.join(ADVISED)}",
-        )
-    return ADVISED[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -419,6 +419,26 @@ class RatedSplit:
             for limit, profile in zip(limits, profiles, strict=True)
         )
 
+    def accepting(self, profiles: Sequence[Profile], request: Request) -> str:
+        """The command line options that accept it; empty: it misses more than floors and tails.
+
+        A server's demand is no floor that a lower number loosens.
+        """
+        found, p, place = list[str](), self.predictions, self.place
+        speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
+        for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
+            if speed < request.floor(profile):
+                if is_served(profile):
+                    return ""
+                found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
+            most_ms = request.longest_p99_ms(profile)
+            beside = p.part(place, job).latency_p99_ms
+            chance = request.p99_chance(profile, profiles)
+            if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
+                sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
+                found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
+        return "" if len(found) < len(self.violations) else " ".join(dict.fromkeys(found))
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Decision:
@@ -514,7 +534,7 @@ class Decision:
         as_expected = replace(request, policy=replace(request.policy, chance=0.5))
         broken = as_expected.violations(self.apart.predictions, profiles)
         for option in sorted(better, key=lambda option: (option.worst_violation.by, -option.worth)):
-            if not broken[option.place] and (accepted := accepting(option, profiles, request)):
+            if not broken[option.place] and (accepted := option.accepting(profiles, request)):
                 jobs = (profile.job for profile in profiles)
                 limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
                 saved = less_or_more(option.prediction.energy_saved.value, 0)
@@ -847,7 +867,7 @@ def _no_way(
             fix=enough or "allow more",
         )
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
-    accepted = accepting(near, profiles, request)
+    accepted = near.accepting(profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
     alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
     worst = max(alone, key=lambda violation: violation.by, default=None)
@@ -861,27 +881,6 @@ def _no_way(
         why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
         fix=f"{enough or accepted}{own}",
     )
-
-
-def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request) -> str:
-    """The command line options that accept an option; empty: it misses more than floors and tails.
-
-    A server's demand is no floor that a lower number loosens.
-    """
-    found, p, place = list[str](), option.predictions, option.place
-    speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
-    for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
-        if speed < request.floor(profile):
-            if is_served(profile):
-                return ""
-            found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
-        most_ms = request.longest_p99_ms(profile)
-        beside = p.part(place, job).latency_p99_ms
-        chance = request.p99_chance(profile, profiles)
-        if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
-            sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
-            found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
-    return "" if len(found) < len(option.violations) else " ".join(dict.fromkeys(found))
 
 
 def _enough(

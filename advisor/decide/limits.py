@@ -25,7 +25,6 @@ from advisor.core.objectives import (
     Objective,
     Policy,
     Work,
-    find_objective,
 )
 from advisor.core.records import grouped
 from advisor.errors import InputError
@@ -104,7 +103,7 @@ class Request:
     def objective(self) -> Objective:
         """The number that decides, by the prices of the policy."""
         return self.policy.prices.priced(
-            find_objective(self.policy.deciding),
+            Objective.find(self.policy.deciding),
         )
 
     def of(self, profiles: Iterable[Profile]) -> "Request":

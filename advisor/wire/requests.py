@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
-from advisor.core.objectives import ADVISED, Aim, Policy, Work, find_objective
+from advisor.core.objectives import ADVISED, Aim, Objective, Policy, Work
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 
@@ -174,7 +174,7 @@ class _AdviceRequest(ABC):
     gpu_model: GpuModel | None = None
     objective: (
         Annotated[
-            str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
+            str, Bounds(check=Objective.find, one_of=tuple(ADVISED), says="what is maximised")
         ]
         | None
     ) = None

@@ -27,8 +27,8 @@ from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     Finish,
     Interval,
+    Objective,
     Policy,
-    find_objective,
 )
 from advisor.core.records import ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
@@ -485,7 +485,7 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
     """Of the work of the request, until all have ended; None: nothing is said of it."""
     if d.request.work is None:
         return None
-    p, by = option.prediction, find_objective(DEFAULT_OBJECTIVE)
+    p, by = option.prediction, Objective.find(DEFAULT_OBJECTIVE)
     gain = gain_to_the_end(p.split, d.profiles, d.request.work, by)
     return p.range_of(lambda result: 1 - 1 / gain(result))
 

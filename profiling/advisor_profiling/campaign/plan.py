@@ -39,7 +39,6 @@ from advisor.core.gpu import (
     Share,
     Split,
     percent_for_units,
-    split_of_units,
     without_limits,
 )
 from advisor.core.job import Job
@@ -117,7 +116,7 @@ class UnitSplit:
                 fix=f"{self.first}+{total - self.first} units" if self.first < total else "",
             )
         try:
-            return split_of_units((self.first, self.second), total, gpu.vendor)
+            return Split.of_units((self.first, self.second), total, gpu.vendor)
         except InputError as error:
             raise InputError(
                 f"{self.where}: {self}: {error.what}", why=error.why, fix=error.fix

@@ -31,7 +31,6 @@ from advisor.core.gpu import (
     percent_for_units,
     quantum,
     share_for_units,
-    split_of_units,
     units_for_percent,
     units_for_share,
     vendor_of,
@@ -392,9 +391,9 @@ def test_fine_splits_are_all_that_leave_no_unit_over(units_total: int, vendor: V
 
 
 def test_counts_that_are_no_split() -> None:
-    assert split_of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
+    assert Split.of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
     with pytest.raises(InputError, match="13 of 132 SMs cannot be granted"):
-        split_of_units((13, 119), 132, "nvidia")
+        Split.of_units((13, 119), 132, "nvidia")
 
 
 @given(st.lists(st.floats(0, 10), min_size=1), st.floats(0, 0.5))

@@ -21,6 +21,7 @@ from advisor.core.objectives import (
     Candidate,
     Finish,
     Interval,
+    Objective,
     PartResult,
     Policy,
     Prices,
@@ -28,8 +29,6 @@ from advisor.core.objectives import (
     SplitResult,
     Work,
     best,
-    exclusive,
-    find_objective,
 )
 from advisor.core.wording import (
     as_asked,
@@ -108,9 +107,9 @@ def test_energy_and_cost_by_hand() -> None:
 
 
 def test_the_default_and_a_name_that_is_none() -> None:
-    assert find_objective(DEFAULT_OBJECTIVE).name == "energy-efficiency"
+    assert Objective.find(DEFAULT_OBJECTIVE).name == "energy-efficiency"
     with pytest.raises(InputError, match=r"no objective speed\. give one of energy-efficiency,"):
-        find_objective("speed")
+        Objective.find("speed")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_the_default_and_a_name_that_is_none() -> None:
 )
 def test_a_name_that_is_nearly_one_is_asked_back(asked: str, near: str) -> None:
     with pytest.raises(InputError, match=rf"did you mean {near}\? Else give one of"):
-        find_objective(asked)
+        Objective.find(asked)
 
 
 @given(results, objectives)
@@ -177,7 +176,7 @@ def test_less_power_and_more_speed_are_never_worse(
 def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
     power_w: float, rate: float, speed_a: float, speed_b: float
 ) -> None:
-    turns = exclusive([(rate, power_w), (rate, power_w)])
+    turns = SplitResult.exclusive([(rate, power_w), (rate, power_w)])
     shared = changed(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
     if math.isclose(speed_a + speed_b, 1, rel_tol=1e-9):
         return
@@ -223,7 +222,7 @@ def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
 
 @given(st.lists(st.tuples(_POSITIVE, _POSITIVE), min_size=1, max_size=5))
 def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]) -> None:
-    turns = exclusive(alone)
+    turns = SplitResult.exclusive(alone)
     assert (turns.stp, turns.energy_saved) == (pytest.approx(1), pytest.approx(0))
     assert turns.speeds == pytest.approx([1 / len(alone)] * len(alone))
 

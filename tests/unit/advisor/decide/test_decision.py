@@ -36,7 +36,6 @@ from advisor.decide.decision import (
     Outlook,
     RatedSplit,
     Running,
-    accepting,
     check_set,
     decide,
     gain_to_the_end,
@@ -417,13 +416,13 @@ def test_only_floors_and_tails_can_be_accepted() -> None:
     two, table = (WEB, B), scripted({EQUAL: (1.0, 0.3, 300.0)})
     tight = Request(policy=FREE, min_speed={"b": 0.4}, max_p99_ms={"web": 5.0})
     (slow,) = (o for o in decide(Outlook(two, table), tight).options if o.name == "50/50")
-    assert accepting(slow, two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
+    assert slow.accepting(two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
     broken = hot.violations(slow.predictions, two)[slow.place]
-    assert accepting(dataclasses.replace(slow, violations=broken), two, hot) == ""
+    assert dataclasses.replace(slow, violations=broken).accepting(two, hot) == ""
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
-    assert accepting(option, two, Request()) == ""
+    assert option.accepting(two, Request()) == ""
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
