@@ -618,10 +618,11 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
         StoreError: a stored check cannot be read.
     """
     in_time = sorted(observations, key=lambda one: one.started_at)
-    newest = {seen.gpu_model: seen for seen in in_time if _software_of(seen)}
+    newest = {seen.gpu_model: software for seen in in_time if (software := _software_of(seen))}
     found = {
-        model: outdated_check(home, model, _versions_of(_software_of(seen)))
-        for model, seen in newest.items()
+        # Texts such as `driver 580.159.04`.
+        model: outdated_check(home, model, dict(t.split(" ", 1) for t in software if " " in t))
+        for model, software in newest.items()
     }
     return {model: text for model, text in found.items() if text}
 
@@ -631,13 +632,6 @@ def _software_of(seen: Observation) -> tuple[str, ...]:
     texts = [part.libraries for part in seen.parts if part.libraries]
     libraries = {name.strip() for text in texts for name in text.split(",")}
     return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
-
-
-def _versions_of(software: Iterable[str]) -> dict[str, str]:
-    """Version by name, of texts such as `driver 580.159.04`."""
-    return {
-        name: version for text in software for name, _, version in [text.partition(" ")] if version
-    }
 
 
 MOST_JOBS = 50

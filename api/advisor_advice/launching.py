@@ -6,6 +6,7 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -251,11 +252,9 @@ def make_join(
         made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
-    try:
+    with _needing_numpy("--share"):
         from advisor.decide.decision import Running
         from advisor_advice import forecasting
-    except ImportError as error:
-        raise _needs_numpy(error, "--share") from error
     most = max(one.share_percent for one in status.jobs)
     there = Running(split=split, cap_percent=most, may_be_low=True)
     made = forecasting.joining(parts, job, there, wanted, settings)
@@ -315,10 +314,8 @@ def _make_pairs(
             why="a trial stops a job after seconds and starts it again",
             fix="if that loses no work, write restartable: true into the job file",
         )
-    try:
+    with _needing_numpy("--split"):
         from advisor_advice import forecasting
-    except ImportError as error:
-        raise _needs_numpy(error, "--split") from error
     return forecasting.recommended(jobs, launch, settings)
 
 
@@ -423,10 +420,9 @@ def _with_forecast(
     return forecasting.with_forecast(made, launch, settings, joins=joins)
 
 
-def _needs_numpy(error: ImportError, option: str) -> InputError:
-    return InputError(
-        "recommendations need numpy", why=str(error), fix=f"{install('advise')}, or give {option}"
-    )
+def _needing_numpy(option: str) -> AbstractContextManager[None]:
+    what, fix = "recommendations need numpy", f"{install('advise')}, or give {option}"
+    return InputError.instead_of(ImportError, what, fix=fix)
 
 
 def frozen(name: str, settings: Settings, *, several_gpus: bool = False) -> Job:

@@ -127,7 +127,9 @@ def recommend(
     if as_json:
         say(as_json_text({**to_plain(told), "placer": words} if words else told))
     elif words:
-        _show_pasted(given, words)
+        console = print_screen(replace(first_lines(given), lines=()))
+        say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
+        print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
     else:
         _show(given, details)
         if asked.components:
@@ -139,12 +141,6 @@ def _words_for(placer: str, d: Decision) -> Pasted:
     jobs, split = [p.job for p in d.profiles], d.way and d.way.split
     bounds = [p.memory_bound for p in d.profiles]
     return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
-
-
-def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
-    console = print_screen(replace(first_lines(given), lines=()))
-    say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
-    print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
 
 
 def _show_parts(told: Recommendation) -> None:
