@@ -391,10 +391,7 @@ class Prices:
         apart = sum(p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts)
         return apart / self.of_hour(result.power_w, result.gpus)
 
-    def priced(
-        self,
-        objective: Objective,
-    ) -> Objective:
+    def priced(self, objective: Objective) -> Objective:
         """The objective with these prices and watts of the server, where they change it.
 
         Raises:

@@ -403,10 +403,7 @@ class RatedSplit:
         """The limit that an option misses by most."""
         return max(self.violations, key=lambda violation: (violation.by, violation.text))
 
-    def environments(
-        self,
-        profiles: Sequence[Profile],
-    ) -> tuple[dict[str, str], ...]:
+    def environments(self, profiles: Sequence[Profile]) -> tuple[dict[str, str], ...]:
         """Variables that limit each job, and that bound its memory as in its profile.
 
         Raises:

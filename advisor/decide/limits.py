@@ -102,9 +102,7 @@ class Request:
     @property
     def objective(self) -> Objective:
         """The number that decides, by the prices of the policy."""
-        return self.policy.prices.priced(
-            Objective.find(self.policy.deciding),
-        )
+        return self.policy.prices.priced(Objective.find(self.policy.deciding))
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
         """The request for some of the jobs: limits of other jobs and unmeasured latencies leave."""

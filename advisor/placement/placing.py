@@ -719,10 +719,7 @@ class SetAnswers:
         places = [self.there.index(kind) for kind in kinds]
         speeds = np.array([[part.speed.value] for part in found.parts])
         gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
-        (broken,) = self._limits.violations(
-            Predictions.of([found]),
-            profiles,
-        )
+        (broken,) = self._limits.violations(Predictions.of([found]), profiles)
         return bool(gains[0]) and not broken
 
     def _told(

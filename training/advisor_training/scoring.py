@@ -575,11 +575,7 @@ def _pick(
         # Without a minimum speed a server may fall short as well, as the oracle has it.
         if name == "exclusive"
         or not question.min_speed
-        or limits.violations(
-            Predictions.of([option]),
-            profiles,
-        )
-        == ((),)
+        or limits.violations(Predictions.of([option]), profiles) == ((),)
     } or options
     jobs, value = [profile.job for profile in profiles], question.objective.value
     chosen = best_within_tie(

@@ -234,10 +234,7 @@ def print_law(path: Path) -> None:
             ratios["LOW_ENERGY"].append(pair.gain(1) * (1 - p[0].energy_saved.value))
             if seat == "server":
                 ratios["LOW_P99"].append(of_all * _late(pair, p) / middle)
-            broken = Request().violations(
-                p,
-                _both(pair, profiles),
-            )[0]
+            broken = Request().violations(p, _both(pair, profiles))[0]
             held = "held" if _keeps(pair, 1, profiles) else "broken"
             floors[f"{'refused' if broken else 'offered'}, floors {held}"] += 1
     for name, values in sorted(offs.items()):

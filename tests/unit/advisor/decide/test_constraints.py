@@ -65,10 +65,7 @@ def predicted(
 
 
 def broken_by(p: Prediction, jobs: tuple[Profile, Profile], limits: Request) -> tuple[Any, ...]:
-    (found,) = limits.violations(
-        Predictions.of([p]),
-        jobs,
-    )
+    (found,) = limits.violations(Predictions.of([p]), jobs)
     return found
 
 
@@ -144,12 +141,7 @@ def test_what_a_job_must_keep() -> None:
     assert [limits.floor(job) for job in (A, B)] == [0.7, 0.3]
     assert limits.floor(SERVER) == pytest.approx(0.98)
     assert Request(min_speed={"server": 0.0}).floor(SERVER) == 0.0
-    assert (
-        limits.floor(
-            replace(SERVER, serving=serving(P99_MS, offered=None)),
-        )
-        == 0.3
-    )
+    assert limits.floor(replace(SERVER, serving=serving(P99_MS, offered=None))) == 0.3
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))

@@ -471,10 +471,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     assert decision
     assert decision.choice
     found = decision.choice.prediction
-    (broken,) = pool.limits.of(profiles).violations(
-        Predictions.of([found]),
-        profiles,
-    )
+    (broken,) = pool.limits.of(profiles).violations(Predictions.of([found]), profiles)
     assert not broken
     assert (one.split, one.speeds) == (found.split, tuple(part.speed.value for part in found.parts))
     assert one.power_w == found.power_w.value
