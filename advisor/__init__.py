@@ -16,7 +16,7 @@ _MODULES = {
     "SoloPoint": "advisor.core.records",
     "load_dataset": "advisor_training.rows",
     "place": "advisor_advice.placing",
-    "profile": "advisor_cli.measure.profile_here",
+    "profile": "advisor_cli.measure.profile",
     "recommend": "advisor_advice.ask",
     "replicas": "advisor_advice.ask",
     "training_data": "advisor_training.train",

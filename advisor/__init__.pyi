@@ -10,7 +10,7 @@ from advisor.core.records import (
 from advisor.errors import AdvisorError as AdvisorError
 from advisor_advice.ask import recommend as recommend, replicas as replicas
 from advisor_advice.placing import place as place
-from advisor_cli.measure.profile_here import profile as profile
+from advisor_cli.measure.profile import profile as profile
 from advisor_training.learners import PriorRegressor as PriorRegressor
 from advisor_training.rows import load_dataset as load_dataset
 from advisor_training.train import training_data as training_data

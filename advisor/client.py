@@ -27,28 +27,26 @@ from advisor.launch.folder import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
-    BatchAnswer,
-    BatchItem,
-    ComponentsOfJob,
-    Gains,
-    Recommendation,
-)
-from advisor.wire.lists import (
     AuditEntry,
     AuditLog,
+    BatchAnswer,
+    BatchItem,
     Champion,
+    ComponentsOfJob,
     Deleted,
+    Gains,
     JobList,
     JobRow,
     ModelDetails,
     ModelList,
     Observations,
     PairPoints,
+    Placement,
     ProfilePoints,
+    Recommendation,
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement
 from advisor.wire.power import (
     InputAsked,
     InputPowerRequest,
@@ -118,54 +116,46 @@ Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
 any, so that anybody on the way can read the token."""
 
-TIMEOUT_S = 30.0
-"""For a connection and for an answer, unless set otherwise."""
+# For a connection and for an answer, unless set otherwise.
+_TIMEOUT_S = 30.0
 
-LOOK_EVERY_S = 1.0
-"""A launch says once a second how it stands."""
+# A launch says once a second how it stands.
+_LOOK_EVERY_S = 1.0
 
+# How the address of a Unix socket begins.
 _UNIX = "unix:"
-"""How the address of a Unix socket begins."""
 
+# Of one answer; the largest, a placement of many jobs, has some tens of millions.
 _LARGEST_BYTES, _MOST_VALUES = 256 * 2**20, 8_000_000
-"""Of one answer; the largest, a placement of many jobs, has some tens of millions."""
 
 _BUSY = (429, 503)
 _JSON = {"Content-Type": "application/json"}
 _LAUNCHES = "/v1/launches"
 
+# Time to predict all pairs of many jobs, s; of a placement on top of the search.
 _PREDICTING_S = 30.0
-"""Time to predict all pairs of many jobs, s; of a placement on top of the search."""
 
+# Entries of one answer.
 _MOST = 1000
-"""Entries of one answer."""
 
+# Records in one request, so that its body stays below 1 MiB.
 _AT_ONCE = 500
-"""Records in one request, so that its body stays below 1 MiB."""
 
 
-class ClientError(AdvisorError):
+class ClientError(AdvisorError, code="client"):
     """The service could not be asked, or gave no answer that can be used."""
 
-    code = "client"
 
-
-class UnreachableError(ClientError):
+class UnreachableError(ClientError, code="unreachable"):
     """There is no service at this address, or the connection to it broke."""
 
-    code = "unreachable"
 
-
-class TooSlowError(ClientError):
+class TooSlowError(ClientError, code="too-slow"):
     """There was no answer in time. What was asked for may have been done all the same."""
 
-    code = "too-slow"
 
-
-class AnswerError(ClientError):
+class AnswerError(ClientError, code="bad-answer"):
     """An answer that is none of this service, or of another version of it."""
-
-    code = "bad-answer"
 
 
 class ApiError(ClientError):
@@ -196,6 +186,7 @@ class ApiError(ClientError):
         return self._code  # elsewhere a class has one code; the service has one for each error
 
 
+# Errors of the library with ours: class, what, why (empty: as the library says) and fix.
 _BROKEN: tuple[tuple[type[httpx.RequestError], type[ClientError], str, str, str], ...] = (
     (
         httpx.TimeoutException,
@@ -219,7 +210,6 @@ _BROKEN: tuple[tuple[type[httpx.RequestError], type[ClientError], str, str, str]
         "check the address, and that `advisor serve` runs there",
     ),
 )
-"""Errors of the library with ours: class, what, why (empty: as the library says) and fix."""
 
 
 class Client:
@@ -244,7 +234,7 @@ class Client:
         url: str,
         token: str | None = None,
         *,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = _TIMEOUT_S,
         verify: Verify = True,
     ) -> None:
         if not timeout_s > 0:
@@ -469,7 +459,7 @@ class Client:
         *,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
-        every_s: float = LOOK_EVERY_S,
+        every_s: float = _LOOK_EVERY_S,
     ) -> JobStatus:
         """Let one more job run beside those of a launch that runs, and give what came of it.
 
@@ -503,7 +493,7 @@ class Client:
         launch: LaunchStatus | str,
         *,
         timeout_s: float | None = None,
-        every_s: float = LOOK_EVERY_S,
+        every_s: float = _LOOK_EVERY_S,
     ) -> LaunchStatus:
         """Look at a launch until it is over, well or not, and give how it ended.
 

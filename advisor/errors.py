@@ -21,6 +21,10 @@ class AdvisorError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, code: str | None = None, exit_code: int | None = None) -> None:
+        # A kind that says neither has those of the kind above it.
+        cls.code, cls.exit_code = code or cls.code, exit_code or cls.exit_code
+
     def __init__(
         self, what: str, *, why: str = "", fix: str = "", steps: Sequence[str] = ()
     ) -> None:
@@ -59,117 +63,72 @@ class AdvisorError(Exception):
             raise cls(what, why=why, fix=fix) from error
 
 
-class InputError(AdvisorError):
+class InputError(AdvisorError, code="bad-input", exit_code=2):
     """A job file, option, share or imported table that cannot be used as it is."""
 
-    code = "bad-input"
-    exit_code = 2
 
-
-class LimitNotProvenError(AdvisorError):
+class LimitNotProvenError(AdvisorError, code="limit-not-proven", exit_code=3):
     """The share asked for could not be shown to be in force; the job was not run."""
 
-    code = "limit-not-proven"
-    exit_code = 3
 
-
-class PartitionError(AdvisorError):
+class PartitionError(AdvisorError, code="partition", exit_code=4):
     """The MPS daemon or the CU mask cannot be used: not there, refused, gone or full."""
 
-    code = "partition"
-    exit_code = 4
 
-
-class JobError(AdvisorError):
+class JobError(AdvisorError, code="job", exit_code=5):
     """The job exited, hung, made no progress or ran out of memory."""
 
-    code = "job"
-    exit_code = 5
 
-
-class SourceError(AdvisorError):
+class SourceError(AdvisorError, code="source", exit_code=6):
     """A telemetry source is missing, unreachable, too slow, or answered nonsense."""
-
-    code = "source"
-    exit_code = 6
 
 
 class TooMuchError(SourceError):
     """It sent more, or took longer, than is waited for at once."""
 
 
-class StoreError(AdvisorError):
+class StoreError(AdvisorError, code="store", exit_code=7):
     """Points could not be written or read: disk full, database gone, newer schema."""
 
-    code = "store"
-    exit_code = 7
 
-
-class BusyError(AdvisorError):
+class BusyError(AdvisorError, code="busy", exit_code=8):
     """Another advisor process is measuring on this GPU."""
 
-    code = "busy"
-    exit_code = 8
 
-
-class DisputedError(AdvisorError):
+class DisputedError(AdvisorError, code="disputed", exit_code=2):
     """Somebody else has said something else of the same window, or owns what is to be replaced."""
 
-    code = "disputed"
-    exit_code = 2
 
-
-class ModelError(AdvisorError):
+class ModelError(AdvisorError, code="model", exit_code=9):
     """A model is missing, damaged, made for other features or GPUs, or not to be gone back to."""
 
-    code = "model"
-    exit_code = 9
 
-
-class NoSplitError(AdvisorError):
+class NoSplitError(AdvisorError, code="no-split", exit_code=10):
     """No way of running two jobs on one GPU keeps every limit that was asked for."""
 
-    code = "no-split"
-    exit_code = 10
 
-
-class IdempotencyError(AdvisorError):
+class IdempotencyError(AdvisorError, code="idempotency-conflict", exit_code=11):
     """A request came again under the same idempotency key, but is another one."""
 
-    code = "idempotency-conflict"
-    exit_code = 11
 
-
-class UnsafeCountError(AdvisorError):
+class UnsafeCountError(AdvisorError, code="unsafe-count", exit_code=12):
     """A number of compute units was asked for at which results are wrong."""
 
-    code = "unsafe-count"
-    exit_code = 12
 
-
-class UnsafeFileError(AdvisorError):
+class UnsafeFileError(AdvisorError, code="unsafe-file", exit_code=13):
     """Another user of the host could read, change or swap a file or folder that must be ours."""
 
-    code = "unsafe-file"
-    exit_code = 13
 
-
-class SurvivorsError(AdvisorError):
+class SurvivorsError(AdvisorError, code="survivors", exit_code=14):
     """Processes of a job do not end, so nothing may be started next to them."""
 
-    code = "survivors"
-    exit_code = 14
 
-
-class LimitBrokenError(AdvisorError):
+class LimitBrokenError(AdvisorError, code="limit-broken", exit_code=15):
     """Something computed on the GPU that was not under its limit.
 
     Attributes:
         jobs: Names of the jobs whose processes did; empty: strangers did.
     """
-
-    code = "limit-broken"
-    exit_code = 15
 
     def __init__(
         self, what: str, *, why: str = "", fix: str = "", jobs: frozenset[str] = frozenset()

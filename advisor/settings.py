@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.core.gpu import PERCENTAGE, PRIORITY
-from advisor.core.objectives import POLICY, Policy, Prices, find_objective
+from advisor.core.objectives import POLICY, Objective, Policy, Prices
 from advisor.errors import InputError, UnsafeFileError
 from advisor.files import belongs_to_us, open_file
 
 LAUNCH_DAYS, LAUNCH_GIB = "ADVISOR_KEEP_LAUNCHES_DAYS", "ADVISOR_KEEP_LAUNCHES_GIB"
 AUDIT_DAYS, OUTPUT_MIB = "ADVISOR_KEEP_AUDIT_DAYS", "ADVISOR_OUTPUT_MIB"
-
-# Of less, a job that is counted by its output might have written over what was not read yet.
-_LEAST_OUTPUT_MIB = 2.0
 
 _DEFAULTS = {LAUNCH_DAYS: 90.0, LAUNCH_GIB: 20.0, AUDIT_DAYS: 365.0, OUTPUT_MIB: 64.0}
 
@@ -54,7 +51,8 @@ def output_bytes(environment: Mapping[str, str]) -> int:
 
 
 def _bound(environment: Mapping[str, str], name: str) -> float:
-    given, least = environment.get(name), _LEAST_OUTPUT_MIB if name == OUTPUT_MIB else 0.0
+    # Of less, a job that is counted by its output might have written over what was not read yet.
+    given, least = environment.get(name), 2.0 if name == OUTPUT_MIB else 0.0
     try:
         number = float(given) if given else _DEFAULTS[name]
     except ValueError:
@@ -271,7 +269,7 @@ def _read_policy(environment: Mapping[str, str]) -> Policy:
     }
     if objective := environment.get("ADVISOR_OBJECTIVE") or None:
         try:
-            find_objective(objective)
+            Objective.find(objective)
         except InputError as error:
             raise InputError(f"ADVISOR_OBJECTIVE is {objective}", fix=error.fix) from error
     try:

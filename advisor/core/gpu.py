@@ -68,10 +68,6 @@ MPS_CLIENTS = 48
 MEMORY_PART = 0.95
 """Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
-# Of the GPU's memory, from where on a job may hold it without need: JAX takes 75 % as it starts,
-# vLLM 90 %, TensorFlow and SGLang nearly all (their documentation of what `HOLDERS` names).
-_HELD_PART = 0.7
-
 HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "jax": (
@@ -219,6 +215,28 @@ class Share:
     def __str__(self) -> str:
         return f"{self.percent:g}"
 
+    def environment(self, units_total: int | None, vendor: Vendor, gpus: int = 1) -> dict[str, str]:
+        """Variables that hold a process to its share of so many GPUs; others say which it sees.
+
+        NVIDIA's driver counts by itself and needs no number of units.
+
+        Raises:
+            InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
+        """
+        if vendor == "nvidia":
+            # By number: a client sees no other GPU than those that it is to have.
+            each = ",".join(f"{number}={self.memory_mib}M" for number in range(gpus))
+            bound = {} if self.memory_mib is None else {MEMORY_LIMIT: each}
+            return {PERCENTAGE: str(self), **bound, **(BELOW_NORMAL if self.below_normal else {})}
+        if units_total is None:
+            raise InputError(
+                "the number of CUs of the GPU is not known",
+                why="a CU mask names each CU that a job gets",
+                fix="run `advisor doctor`, or measure the jobs there: advisor profile",
+            )
+        cus = units_for_share(self.percent, units_total, vendor)
+        return mask_env(range(units_total - cus, units_total) if self.upper else range(cus))
+
 
 def _check_percent(percent: float) -> None:
     """Refuse a percentage that the driver would take as no limit.
@@ -349,10 +367,10 @@ class MemoryFit:
         Args:
             commands: Of the jobs, if known; where they name no framework, all are told of.
         """
-        if (
-            not self.card_mib
-            or max(need or 0 for need in self.needs_mib) < _HELD_PART * self.card_mib
-        ):
+        # JAX takes 75 % of a card as it starts, vLLM 90 %, TensorFlow and SGLang nearly all (their
+        # documentation of what `HOLDERS` names).
+        held_mib = 0.7 * (self.card_mib or math.inf)
+        if max((need or 0 for need in self.needs_mib), default=0) < held_mib:
             return ""
         files = [word.rpartition("/")[2].lower() for command in commands for word in command]
         named = [how for name, how in HOLDERS.items() if any(name in file for file in files)]
@@ -483,31 +501,6 @@ def share_for_units(units: int, units_total: int, vendor: Vendor) -> float:
     if (near := cus_for_percent(percent, units_total, xcds)) != units:
         raise InputError(f"{units} of {units_total} CUs fill no whole rows", fix=f"ask for {near}")
     return percent
-
-
-def share_environment(
-    share: Share, units_total: int | None, vendor: Vendor, gpus: int = 1
-) -> dict[str, str]:
-    """Variables that hold a process to its share of so many GPUs; others say which it sees.
-
-    NVIDIA's driver counts by itself and needs no number of units.
-
-    Raises:
-        InputError: an AMD GPU of which the CUs are not known, or cannot be shared by two jobs.
-    """
-    if vendor == "nvidia":
-        # By number: a client sees no other GPU than those that it is to have.
-        each = ",".join(f"{number}={share.memory_mib}M" for number in range(gpus))
-        bound = {} if share.memory_mib is None else {MEMORY_LIMIT: each}
-        return {PERCENTAGE: str(share), **bound, **(BELOW_NORMAL if share.below_normal else {})}
-    if units_total is None:
-        raise InputError(
-            "the number of CUs of the GPU is not known",
-            why="a CU mask names each CU that a job gets",
-            fix="run `advisor doctor`, or measure the jobs there: advisor profile",
-        )
-    cus = units_for_share(share.percent, units_total, vendor)
-    return mask_env(range(units_total - cus, units_total) if share.upper else range(cus))
 
 
 # XCDs of a device by its CUs: MI300X, MI350X and MI300A as one device; all others have one.
@@ -698,6 +691,122 @@ class Split:
         low = (*self.below_normal, *((len(self.shares),) * is_low))
         return replace(self, shares=(*self.shares, share_percent), below_normal=low)
 
+    @property
+    def each_share(self) -> tuple[Share, ...]:
+        """The share of each job; CU masks of the first and the last limited one begin at two ends.
+
+        So those of two jobs that get 100 % or less together have no CU in common.
+        """
+        limited = [n for n, percent in enumerate(self.shares) if percent < WHOLE]
+        return tuple(
+            Share(
+                percent,
+                upper=n in limited[1:] and n == limited[-1],
+                below_normal=low,
+                gpu=self.gpus[n] if self.gpus else ALL_GPUS,
+            )
+            for n, (percent, low) in enumerate(self.seats)
+        )
+
+    def environments(self, units_total: int | None, vendor: Vendor) -> tuple[dict[str, str], ...]:
+        """Variables that hold each job to its share and priority; none of a job that has neither.
+
+        Raises:
+            InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
+        """
+        self.check_masks(vendor)
+        every = ",".join(map(str, range(MOST_GPUS)))
+        seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in self.gpus]
+        return tuple(
+            (
+                share.environment(units_total, vendor)
+                if share.percent < WHOLE
+                else dict(BELOW_NORMAL if share.below_normal else {})
+            )
+            | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
+            for job, share in enumerate(self.each_share)
+        )
+
+    def check_masks(self, vendor: Vendor) -> None:
+        """Refuse on AMD priorities, and limits for three jobs or more: CU masks would overlap.
+
+        Raises:
+            InputError: there are such.
+        """
+        if vendor == "amd" and self.below_normal:
+            raise InputError(
+                f"{self} is not possible on an AMD GPU",
+                why="priority is one of clients of MPS, which is NVIDIA's",
+                fix="leave :low out",
+            )
+        if vendor == "amd" and not self.can_be_masked:
+            raise InputError(
+                f"{self} is not possible on an AMD GPU",
+                why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
+                fix="limit two jobs, or let all share the GPU uncapped",
+            )
+
+    @property
+    def can_be_masked(self) -> bool:
+        """Whether CU masks hold its limits; jobs without one have no mask."""
+        return sum(share < WHOLE for share in self.shares) <= 2  # masks begin at one of two ends
+
+    @classmethod
+    def parse(cls, text: str, jobs: int = 2, *, gpus: int = 1) -> "Split":
+        """The split that a text stands for.
+
+        How many jobs share only words need to be told; percentages say it themselves. Of several
+        GPUs `@1` behind a share is the number of the job's.
+
+        Raises:
+            InputError: it stands for none, or for a priority that is none; the message says how to
+            write one.
+        """
+        if text in _WORDS:
+            return without_limits(text, jobs)
+        if not _SHARES.fullmatch(text):
+            near = difflib.get_close_matches(text, _WORDS, n=1)
+            raise InputError(
+                f"{text!r} is not a split",
+                why=f"the nearest is {near[0]}" if near else "",
+                fix=f"write percentages such as 30/70 or 100{_LOW}/50, or "
+                f"{', '.join(_WORDS[:-1])} or {_WORDS[-1]}",
+            )
+        seats, _, numbers = zip(
+            *(seat.strip().partition("@") for seat in text.split("/")), strict=True
+        )
+        on = tuple(int(number) if number else ALL_GPUS for number in numbers)
+        shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
+        low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
+        if any(not 0 < share <= WHOLE for share in shares):
+            raise InputError(
+                f"the split {text!r} is not possible",
+                why="the driver takes 0 and percentages above 100 as no limit at all",
+                fix="give shares above 0 and at most 100 %",
+            )
+        if any(numbers) and not (gpus > 1 and max(on) < gpus):
+            raise InputError(
+                f"{text!r} names GPU {max(on)} of {gpus}",
+                fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
+                "several, from 0",
+            )
+        if len(low) == len(shares):
+            raise InputError(
+                "all jobs below normal priority wait for each other as all at normal priority do",
+                fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
+            )
+        sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
+        return Split(shares, sharing, low, on if any(numbers) else ())
+
+    @classmethod
+    def of_units(cls, units: Iterable[int], units_total: int, vendor: Vendor) -> "Split":
+        """Exact counts of units as a split in percent.
+
+        Raises:
+            InputError: the GPU cannot grant one of them.
+        """
+        return cls(tuple(share_for_units(count, units_total, vendor) for count in units))
+
 
 def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     """So many jobs sharing without limits: `uncapped`, `time-sliced` or `exclusive`."""
@@ -713,131 +822,13 @@ NINE: tuple[Split, ...] = tuple(Split((float(p), WHOLE - p)) for p in range(10, 
 """10/90, 20/80 .. 90/10."""
 
 
-def parse_split(text: str, jobs: int = 2, *, gpus: int = 1) -> Split:
-    """The split that a text stands for.
-
-    How many jobs share only words need to be told; percentages say it themselves. Of several GPUs
-    `@1` behind a share is the number of the job's.
-
-    Raises:
-        InputError: it stands for none, or for a priority that is none; the message says how to
-        write one.
-    """
-    if text in _WORDS:
-        return without_limits(text, jobs)
-    if not _SHARES.fullmatch(text):
-        near = difflib.get_close_matches(text, _WORDS, n=1)
-        raise InputError(
-            f"{text!r} is not a split",
-            why=f"the nearest is {near[0]}" if near else "",
-            fix=f"write percentages such as 30/70 or 100{_LOW}/50, or {', '.join(_WORDS[:-1])} or "
-            f"{_WORDS[-1]}",
-        )
-    seats, _, numbers = zip(*(seat.strip().partition("@") for seat in text.split("/")), strict=True)
-    on = tuple(int(number) if number else ALL_GPUS for number in numbers)
-    shares = tuple(float(seat.removesuffix(_LOW)) for seat in seats)
-    low = tuple(n for n, seat in enumerate(seats) if seat.endswith(_LOW))
-    if any(not 0 < share <= WHOLE for share in shares):
-        raise InputError(
-            f"the split {text!r} is not possible",
-            why="the driver takes 0 and percentages above 100 as no limit at all",
-            fix="give shares above 0 and at most 100 %",
-        )
-    if any(numbers) and not (gpus > 1 and max(on) < gpus):
-        raise InputError(
-            f"{text!r} names GPU {max(on)} of {gpus}",
-            fix="leave out what is behind @: it is the GPU of a neighbour of a job that holds "
-            "several, from 0",
-        )
-    if len(low) == len(shares):
-        raise InputError(
-            "all jobs below normal priority wait for each other as all at normal priority do",
-            fix=f"leave one without {_LOW}, such as 100{_LOW}/100",
-        )
-    sharing: Sharing = "uncapped" if all(share == WHOLE for share in shares) else "limited"
-    return Split(shares, sharing, low, on if any(numbers) else ())
-
-
 def fine_splits(units_total: int, vendor: Vendor) -> tuple[Split, ...]:
     """Every split of a GPU between two jobs in steps of its quantum, by the share of the first."""
     step, least = quantum(units_total, vendor), grantable(units_total, vendor)[0]
     together = units_total - units_total % step
     return tuple(
-        split_of_units((units, together - units), units_total, vendor)
+        Split.of_units((units, together - units), units_total, vendor)
         for units in range(least, together - least + 1, step)
-    )
-
-
-def split_of_units(units: Iterable[int], units_total: int, vendor: Vendor) -> Split:
-    """Exact counts of units as a split in percent.
-
-    Raises:
-        InputError: the GPU cannot grant one of them.
-    """
-    return Split(tuple(share_for_units(count, units_total, vendor) for count in units))
-
-
-def split_shares(split: Split) -> tuple[Share, ...]:
-    """The share of each job; CU masks of the first and the last limited one begin at opposite ends.
-
-    So those of two jobs that get 100 % or less together have no CU in common.
-    """
-    limited = [n for n, percent in enumerate(split.shares) if percent < WHOLE]
-    return tuple(
-        Share(
-            percent,
-            upper=n in limited[1:] and n == limited[-1],
-            below_normal=low,
-            gpu=split.gpus[n] if split.gpus else ALL_GPUS,
-        )
-        for n, (percent, low) in enumerate(split.seats)
-    )
-
-
-def check_masks(split: Split, vendor: Vendor) -> None:
-    """Refuse on AMD limits for three jobs or more, whose CU masks would overlap, and priorities.
-
-    Raises:
-        InputError: there are such.
-    """
-    if vendor == "amd" and split.below_normal:
-        raise InputError(
-            f"{split} is not possible on an AMD GPU",
-            why="priority is one of clients of MPS, which is NVIDIA's",
-            fix="leave :low out",
-        )
-    if vendor == "amd" and not can_be_masked(split):
-        raise InputError(
-            f"{split} is not possible on an AMD GPU",
-            why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
-            fix="limit two jobs, or let all share the GPU uncapped",
-        )
-
-
-def can_be_masked(split: Split) -> bool:
-    """Whether CU masks hold its limits; jobs without one have no mask."""
-    return sum(share < WHOLE for share in split.shares) <= 2  # masks begin at one of two ends
-
-
-def split_environments(
-    split: Split, units_total: int | None, vendor: Vendor
-) -> tuple[dict[str, str], ...]:
-    """Variables that hold each job to its share and priority; none of a job that has neither.
-
-    Raises:
-        InputError: an AMD GPU of which the CUs are not known, or cannot be shared so.
-    """
-    check_masks(split, vendor)
-    every = ",".join(map(str, range(MOST_GPUS)))
-    seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in split.gpus]
-    return tuple(
-        (
-            share_environment(share, units_total, vendor)
-            if share.percent < WHOLE
-            else dict(BELOW_NORMAL if share.below_normal else {})
-        )
-        | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
-        for job, share in enumerate(split_shares(split))
     )
 
 

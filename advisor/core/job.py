@@ -45,31 +45,41 @@ class Reported:
     not_finite: int = 0
     last: float | None = None
 
+    def judge(self, reference: "Reported | None", tolerance: float) -> Verdict | None:
+        """What the values say beside those of the same job, with the same seed, on the whole GPU.
+
+        None where nothing was reported, or nothing that can be compared with the reference.
+        """
+        if self.not_finite:
+            return "wrong"
+        gap = None if reference is None or reference.not_finite else self.largest_gap(reference)
+        return None if gap is None else "right" if gap <= tolerance else "differ"
+
+    def largest_gap(self, reference: "Reported") -> float | None:
+        """Largest relative difference over the counts that both reported; None if there is none."""
+        known = dict(reference.first)
+        gaps = [relative_gap(value, known[at]) for at, value in self.first if at in known]
+        return max(gaps, default=None)
+
+    @property
+    def written(self) -> str | None:
+        """The first values as one line, as points keep them: "48=10.93 96=10.68"."""
+        finite = [(at, value) for at, value in self.first if math.isfinite(value)]
+        return " ".join(f"{at}={value:.9g}" for at, value in finite) or None
+
+    @classmethod
+    def read(cls, text: str | None) -> "Reported | None":
+        """What `written` wrote; None of nothing, or of what is no such line."""
+        try:
+            pairs = [item.split("=") for item in (text or "").split()]
+            first = tuple((int(at), float(value)) for at, value in pairs)
+        except ValueError:
+            return None
+        return cls(first, count=len(first), last=first[-1][1]) if first else None
+
 
 NOTHING = Reported()
 """Of a job that says nothing of its results."""
-
-
-def judge(reported: Reported, reference: Reported | None, tolerance: float) -> Verdict | None:
-    """What the values say beside those of the same job, with the same seed, on the whole GPU.
-
-    None where nothing was reported, or nothing that can be compared with the reference.
-    """
-    if reported.not_finite:
-        return "wrong"
-    if reference is None or reference.not_finite:
-        return None
-    gap = largest_gap(reported, reference)
-    if gap is None:
-        return None
-    return "right" if gap <= tolerance else "differ"
-
-
-def largest_gap(reported: Reported, reference: Reported) -> float | None:
-    """Largest relative difference over the counts that both reported; None if there is none."""
-    known = dict(reference.first)
-    gaps = [relative_gap(value, known[at]) for at, value in reported.first if at in known]
-    return max(gaps, default=None)
 
 
 def relative_gap(value: float, reference: float) -> float:
@@ -77,22 +87,6 @@ def relative_gap(value: float, reference: float) -> float:
     # Values closer to zero than this are compared as if they were this large.
     gap = abs(value - reference) / max(abs(reference), 1e-12)
     return gap if math.isfinite(gap) else math.inf
-
-
-def write_first(reported: Reported) -> str | None:
-    """The first values as one line, as points keep them: "48=10.93 96=10.68"."""
-    finite = [(at, value) for at, value in reported.first if math.isfinite(value)]
-    return " ".join(f"{at}={value:.9g}" for at, value in finite) or None
-
-
-def read_first(text: str | None) -> Reported | None:
-    """What `write_first` wrote; None of nothing, or of what is no such line."""
-    try:
-        pairs = [item.split("=") for item in (text or "").split()]
-        first = tuple((int(at), float(value)) for at, value in pairs)
-    except ValueError:
-        return None
-    return Reported(first, count=len(first), last=first[-1][1]) if first else None
 
 
 ProgressKind = Literal["counter", "output", "runs", "metrics"]

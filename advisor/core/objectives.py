@@ -158,6 +158,55 @@ class SplitResult:
         freed_w = (len(self.parts) - 1) * idle_w
         return 1 - (self.power_w + freed_w) / self.same_work_w if self.same_work_w else -math.inf
 
+    def one_after_the_other(self, work: "Work") -> "Finish":
+        """The same work, each job alone on the whole GPU."""
+        return Finish(
+            time_s=sum(work.alone_s),
+            energy_j=sum(
+                alone_s * part.solo_power_w
+                for alone_s, part in zip(work.alone_s, self.parts, strict=True)
+            ),
+            shared_s=0.0,
+        )
+
+    def finish(self, work: "Work", rests: Sequence["Rest"] | None = None) -> "Finish":
+        """The work done together, then what is left done alone; without rests on the whole GPU."""
+        rests = rests or [Rest(1.0, part.solo_power_w) for part in self.parts]
+        both = list(zip(work.alone_s, self.speeds, strict=True))
+        # A job without work is over before it begins.
+        shared_s = min(_seconds(alone_s, speed) for alone_s, speed in both)
+        if shared_s == math.inf:
+            return Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
+        left_s = [alone_s - shared_s * speed for alone_s, speed in both]
+        tails_s = [
+            _seconds(max(left, 0.0), rest.speed) for left, rest in zip(left_s, rests, strict=True)
+        ]
+        tails_j = [s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s]
+        return Finish(
+            time_s=shared_s + sum(tails_s),
+            energy_j=shared_s * self.power_w + sum(tails_j),
+            shared_s=shared_s,
+        )
+
+    def work_in(self, span_s: float) -> "Work":
+        """What jobs do in a span of time together."""
+        return Work(tuple(speed * span_s for speed in self.speeds))
+
+    @classmethod
+    def exclusive(cls, alone: Sequence[tuple[float, float]]) -> "SplitResult":
+        """Jobs one after the other, each alone on the whole GPU for the same part of the time.
+
+        Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all.
+        Equal parts are what an even-handed queue gives; with any others the relative speeds still
+        add up to 1, and the energy saved is still 0. Of each job it takes the rate and the power
+        alone.
+        """
+        n = len(alone)
+        return cls(
+            parts=tuple(PartResult(rate / n, rate, power_w) for rate, power_w in alone),
+            power_w=sum(power_w for _, power_w in alone) / n,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -173,6 +222,23 @@ class Objective:
     meaning: str
     unit: str
     value: Callable[[SplitResult], float]
+
+    @classmethod
+    def find(cls, name: str) -> "Objective":
+        """The objective of that name.
+
+        Raises:
+            InputError: there is none.
+        """
+        if name not in ADVISED:
+            near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
+            asked = f"did you mean {' or '.join(near)}? Else " if near else ""
+            raise InputError(
+                f"there is no objective {name}",
+                why="advisor place and POST /v1/placements have it" if name in AIMS else "",
+                fix=f"{asked}give one of {', '.join(ADVISED)}",
+            )
+        return ADVISED[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +265,6 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
         return candidate.split.gap_percent, -value, candidate.split.shares
 
     return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
-
-
-def exclusive(alone: Sequence[tuple[float, float]]) -> SplitResult:
-    """Jobs one after the other, each alone on the whole GPU for the same part of the time.
-
-    Of n jobs each then does 1/n of what it would do alone, and the power is the mean of all. Equal
-    parts are what an even-handed queue gives; with any others the relative speeds still add up to
-    1, and the energy saved is still 0. Of each job it takes the rate and the power alone.
-    """
-    n = len(alone)
-    return SplitResult(
-        parts=tuple(PartResult(rate / n, rate, power_w) for rate, power_w in alone),
-        power_w=sum(power_w for _, power_w in alone) / n,
-    )
 
 
 DEFAULT_OBJECTIVE = "energy-efficiency"
@@ -281,23 +333,6 @@ AIMS: tuple[Aim, ...] = get_args(Aim)
 """
 
 
-def find_objective(name: str) -> Objective:
-    """The objective of that name.
-
-    Raises:
-        InputError: there is none.
-    """
-    if name not in ADVISED:
-        near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
-        asked = f"did you mean {' or '.join(near)}? Else " if near else ""
-        raise InputError(
-            f"there is no objective {name}",
-            why="advisor place and POST /v1/placements have it" if name in AIMS else "",
-            fix=f"{asked}give one of {', '.join(ADVISED)}",
-        )
-    return ADVISED[name]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """Prices in any one currency; 0: not set.
@@ -356,27 +391,26 @@ class Prices:
         apart = sum(p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts)
         return apart / self.of_hour(result.power_w, result.gpus)
 
+    def priced(self, objective: Objective) -> Objective:
+        """The objective with these prices and watts of the server, where they change it.
+
+        Raises:
+            InputError: cost without any price.
+        """
+        if objective.name == COST:
+            if not self.are_set:
+                raise InputError(
+                    "the objective cost has no prices",
+                    fix="set ADVISOR_GPU_HOUR, such as 2.50, and ADVISOR_KWH, such as 0.15",
+                )
+            return replace(objective, value=self.cost_ratio)
+        if objective.name == DEFAULT_OBJECTIVE and self.host_w:
+            own, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
+            return Objective(*is_of, lambda result: own(self.with_host(result)))
+        return objective
+
 
 NO_PRICES = Prices()
-
-
-def priced(objective: Objective, prices: Prices) -> Objective:
-    """The objective with these prices and watts of the server, where they change it.
-
-    Raises:
-        InputError: cost without any price.
-    """
-    if objective.name == COST:
-        if not prices.are_set:
-            raise InputError(
-                "the objective cost has no prices",
-                fix="set ADVISOR_GPU_HOUR, such as 2.50, and ADVISOR_KWH, such as 0.15",
-            )
-        return replace(objective, value=prices.cost_ratio)
-    if objective.name == DEFAULT_OBJECTIVE and prices.host_w:
-        own, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
-        return Objective(*is_of, lambda result: own(prices.with_host(result)))
-    return objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,43 +449,6 @@ class Finish:
     time_s: float
     energy_j: float
     shared_s: float
-
-
-def finish(result: SplitResult, work: Work, rests: Sequence[Rest] | None = None) -> Finish:
-    """The work done together, and what is then left done alone; without rests on the whole GPU."""
-    rests = rests or [Rest(1.0, part.solo_power_w) for part in result.parts]
-    both = list(zip(work.alone_s, result.speeds, strict=True))
-    # A job without work is over before it begins.
-    shared_s = min(_seconds(alone_s, speed) for alone_s, speed in both)
-    if shared_s == math.inf:
-        return Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
-    left_s = [alone_s - shared_s * speed for alone_s, speed in both]
-    tails_s = [
-        _seconds(max(left, 0.0), rest.speed) for left, rest in zip(left_s, rests, strict=True)
-    ]
-    tails_j = [s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s]
-    return Finish(
-        time_s=shared_s + sum(tails_s),
-        energy_j=shared_s * result.power_w + sum(tails_j),
-        shared_s=shared_s,
-    )
-
-
-def one_after_the_other(result: SplitResult, work: Work) -> Finish:
-    """The same work, each job alone on the whole GPU."""
-    return Finish(
-        time_s=sum(work.alone_s),
-        energy_j=sum(
-            alone_s * part.solo_power_w
-            for alone_s, part in zip(work.alone_s, result.parts, strict=True)
-        ),
-        shared_s=0.0,
-    )
-
-
-def work_of(result: SplitResult, span_s: float) -> Work:
-    """What jobs do in a span of time together."""
-    return Work(tuple(speed * span_s for speed in result.speeds))
 
 
 def _seconds(work_s: float, speed: float) -> float:

@@ -162,6 +162,29 @@ class SoloPoint(Measured):
             written_by=self.written_by,
         )
 
+    @classmethod
+    def seen(cls, job: Job, gpu: Gpu, **seen: Any) -> "SoloPoint":
+        """What was seen of a job that had the whole GPU to itself, by columns of a point."""
+        active = seen.get("sm_active_percent", WHOLE)
+        waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
+        # A server that declares no demand has that which arrives.
+        demand = seen["rate"] if job.progress.histogram else None
+        return cls(
+            job=job.name,
+            mode="uncapped",
+            share_percent=WHOLE,
+            offered_rate=job.offered_rate or demand,
+            gpu_model=gpu.model,
+            gpu_uuid=gpu.uuid,
+            units_total=gpu.units_total,
+            driver=gpu.driver,
+            power_limit_w=gpu.power_limit_w,
+            source=seen.pop("source", "watch"),
+            host=seen.pop("host", socket.gethostname()),
+            flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
+            **seen,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointPart:
@@ -229,29 +252,6 @@ KEPT_S = 60.0
 
 CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
 """Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
-
-
-def seen_point(job: Job, gpu: Gpu, **seen: Any) -> SoloPoint:
-    """What was seen of a job that had the whole GPU to itself, by columns of a point."""
-    active = seen.get("sm_active_percent", WHOLE)
-    waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
-    # A server that declares no demand has that which arrives.
-    demand = seen["rate"] if job.progress.histogram else None
-    return SoloPoint(
-        job=job.name,
-        mode="uncapped",
-        share_percent=WHOLE,
-        offered_rate=job.offered_rate or demand,
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        units_total=gpu.units_total,
-        driver=gpu.driver,
-        power_limit_w=gpu.power_limit_w,
-        source=seen.pop("source", "watch"),
-        host=seen.pop("host", socket.gethostname()),
-        flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
-        **seen,
-    )
 
 
 Point = SoloPoint | PairPoint
@@ -563,6 +563,42 @@ class Observation:
             written_by=self.written_by,
         )
 
+    @property
+    def energy_apart_j(self) -> float | None:
+        """What the same work takes one after the other, by the profiles."""
+        whole_j, saved = self.energy_to_end_j, self.energy_saved_to_end
+        return None if whole_j is None or saved is None or saved >= 1 else whole_j / (1 - saved)
+
+    @property
+    def energy_to_end_j(self) -> float | None:
+        """Of the GPU to the end of the last job; None where a part of it was not read."""
+        if self.energy_j is None or (self.rest_s and self.rest_energy_j is None):
+            return None
+        return self.energy_j + (self.rest_energy_j or 0.0)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why an observation says nothing of what the jobs do at that split; None: it does."""
+        if self.state == "failed":
+            return "it failed"
+        if self.overlap_s < SETTLE_S + JUDGE_S:
+            return f"under {SETTLE_S + JUDGE_S:g} s together"
+        if any(part.results in ("wrong", "differ") for part in self.parts):
+            return "results were wrong"
+        return next((flag for flag in self.flags if flag in DOUBTFUL), None)
+
+    def with_job_energy(self, idle_power_w: float | None) -> "Observation":
+        """The same with the part of its energy that is each job's, where it has any energy."""
+        if self.energy_j is None:
+            return self
+        loads = [_load(part, self.units_total) for part in self.parts]
+        found = divide_energy(self.energy_j, self.overlap_s, idle_power_w, loads)
+        parts = (
+            replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
+            for part, j in zip(self.parts, found, strict=True)
+        )
+        return replace(self, parts=tuple(parts))
+
 
 Part = PointPart | ObservedPart
 """What records say of one of several jobs."""
@@ -572,30 +608,6 @@ Record = SoloPoint | PairPoint | Observation
 
 PARTS: Mapping[type[Record], type[Part]] = {PairPoint: PointPart, Observation: ObservedPart}
 """Kinds of records that have parts, and of what kind these are."""
-
-
-def doubt(seen: Observation) -> str | None:
-    """Why an observation says nothing of what the jobs do at that split; None: it does."""
-    if seen.state == "failed":
-        return "it failed"
-    if seen.overlap_s < SETTLE_S + JUDGE_S:
-        return f"under {SETTLE_S + JUDGE_S:g} s together"
-    if any(part.results in ("wrong", "differ") for part in seen.parts):
-        return "results were wrong"
-    return next((flag for flag in seen.flags if flag in DOUBTFUL), None)
-
-
-def energy_to_end_j(seen: Observation) -> float | None:
-    """Of the GPU to the end of the last job; None where a part of it was not read."""
-    if seen.energy_j is None or (seen.rest_s and seen.rest_energy_j is None):
-        return None
-    return seen.energy_j + (seen.rest_energy_j or 0.0)
-
-
-def energy_apart_j(seen: Observation) -> float | None:
-    """What the same work takes one after the other, by the profiles."""
-    whole_j, saved = energy_to_end_j(seen), seen.energy_saved_to_end
-    return None if whole_j is None or saved is None or saved >= 1 else whole_j / (1 - saved)
 
 
 def is_far(observed: float, predicted: Interval) -> bool:
@@ -647,19 +659,6 @@ def divide_energy(
         Interval(value, min(value, idle + low), max(value, idle + high))
         for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
     ]
-
-
-def with_job_energy(seen: Observation, idle_power_w: float | None) -> Observation:
-    """The observation with the part of its energy that is each job's, where it has any energy."""
-    if seen.energy_j is None:
-        return seen
-    loads = [_load(part, seen.units_total) for part in seen.parts]
-    found = divide_energy(seen.energy_j, seen.overlap_s, idle_power_w, loads)
-    parts = (
-        replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
-        for part, j in zip(seen.parts, found, strict=True)
-    )
-    return replace(seen, parts=tuple(parts))
 
 
 def _load(part: ObservedPart, units_total: int | None) -> JobLoad:

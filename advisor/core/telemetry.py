@@ -24,8 +24,6 @@ MEMORY_USED: Final = "memory.used"
 POWER_SPREAD: Final = "power.spread"
 """Largest less smallest power of the GPUs of a job that holds several."""
 
-_SUMMED = frozenset({POWER_GPU, POWER_MEMORY, ENERGY_GPU, POWER_LIMIT})
-
 POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
 """Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
 work that is the normal state. All others are heat or a fault of the supply."""
@@ -111,8 +109,6 @@ def power_scope(model: str) -> tuple[frozenset[str], str]:
 
 
 _LOG = logging.getLogger("advisor.telemetry")
-# An energy counter may show so much later what was drawn.
-_TICKS_S = 5.0
 
 
 class ReadingGate:
@@ -176,7 +172,8 @@ class ReadingGate:
         return None if self._doubted else now[1] - self._zero_j
 
     def _goes_on(self, before: tuple[float, float], now: tuple[float, float]) -> bool:
-        most_j = self._most["W"] * (now[0] - before[0] + _TICKS_S)
+        # An energy counter may show 5 s later what was drawn.
+        most_j = self._most["W"] * (now[0] - before[0] + 5.0)
         return 0 <= now[1] - before[1] <= most_j
 
     def _drop(self, name: str, value: float) -> None:
@@ -258,59 +255,6 @@ class TelemetrySource(Protocol):
 
     def close(self) -> None:
         """Free what the source holds; it answers nothing afterwards."""
-
-
-class SeveralGpus:
-    """The GPUs of one job as one: the mean of each reading, of memory the most, or the sum of each.
-
-    `POWER_SPREAD` tells how far apart they are.
-
-    Args:
-        sources: Of each GPU, the first one's first.
-        summed: Whether power, energy and the power limit are those of all together.
-    """
-
-    def __init__(self, sources: Sequence[TelemetrySource], *, summed: bool = False) -> None:
-        first, self._sources = sources[0], sources
-        self._summed = _SUMMED if summed else frozenset[str]()
-        self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
-        self.channels = first.channels
-        self.gates = [gate for source in sources for gate in source.gates]
-
-    def read(self, names: Collection[str]) -> Readings:
-        """None where one of them has none."""
-        asked = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
-        each = [source.read({*asked.values()}) for source in self._sources]
-        return {name: self._of_all(name, [of[own] for of in each]) for name, own in asked.items()}
-
-    def _of_all(self, name: str, values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
-            return None
-        if name in (MEMORY_USED, POWER_SPREAD):
-            return max(known) - (min(known) if name == POWER_SPREAD else 0.0)
-        return sum(known) / (1 if name in self._summed else len(known))
-
-    def throttle_reasons(self) -> tuple[str, ...] | None:
-        """Of any of them."""
-        each = [source.throttle_reasons() for source in self._sources]
-        known = [names for names in each if names is not None]
-        return tuple(sorted({name for names in known for name in names})) if known else None
-
-    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
-        """On the GPU where they need most."""
-        each = [source.processes_memory_mib(pids) for source in self._sources]
-        return max((mib for mib in each if mib is not None), default=None)
-
-    def start_window(self) -> None:
-        """Of all."""
-        for source in self._sources:
-            source.start_window()
-
-    def close(self) -> None:
-        """All of them."""
-        for source in self._sources:
-            source.close()
 
 
 def channels_of(names: Iterable[str]) -> tuple[Channel, ...]:

@@ -33,11 +33,9 @@ from advisor.core.gpu import (
     Sharing,
     Split,
     best_within_tie,
-    can_be_masked,
     fine_splits,
     read_bound,
     share_for_units,
-    split_environments,
     units_for_share,
     vendor_of,
     without_limits,
@@ -54,10 +52,6 @@ from advisor.core.objectives import (
     Rest,
     SplitResult,
     Work,
-    finish,
-    one_after_the_other,
-    priced,
-    work_of,
 )
 from advisor.core.records import grouped
 from advisor.core.wording import counted, less_or_more, limits_text
@@ -67,15 +61,10 @@ from advisor.decide.limits import (
     Request,
     Violation,
     check_jobs_fit,
-    check_limits,
-    floor,
     is_served,
     most_power_w,
     sure_p99_ms,
     sure_speeds,
-    violations,
-    violations_alone,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import (
@@ -88,6 +77,7 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
+from advisor.wire.answers import Replicas, SharingVerdict
 
 MOST_WAYS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
@@ -146,7 +136,7 @@ def options_of(
             (without_limits(sharing, len(profiles)) for sharing in free),
             _safe(measured, profiles, checked),
         )
-    kept = {split for split in found if not is_amd or can_be_masked(split)}
+    kept = {split for split in found if not is_amd or split.can_be_masked}
     kept.add(without_limits("exclusive", len(profiles)))
     order = attrgetter("below_normal", "shares", "gpus")
     return tuple(sorted(kept, key=lambda split: (SHARINGS.index(split.sharing), order(split))))
@@ -408,6 +398,44 @@ class RatedSplit:
         """Relative difference of the value; 0.1 is a tenth more than the other's."""
         return self.value / other.value - 1 if other.value else float("inf")
 
+    @property
+    def worst_violation(self) -> Violation:
+        """The limit that an option misses by most."""
+        return max(self.violations, key=lambda violation: (violation.by, violation.text))
+
+    def environments(self, profiles: Sequence[Profile]) -> tuple[dict[str, str], ...]:
+        """Variables that limit each job, and that bound its memory as in its profile.
+
+        Raises:
+            InputError: an AMD GPU of which no profile has the number of CUs.
+        """
+        total = next((p.units_total for p in profiles if p.units_total), None)
+        limits = self.split.environments(total, vendor_of(profiles[0].gpu_model))
+        return tuple(
+            limit | read_bound(profile.memory_bound)[0]
+            for limit, profile in zip(limits, profiles, strict=True)
+        )
+
+    def accepting(self, profiles: Sequence[Profile], request: Request) -> str:
+        """The command line options that accept it; empty: it misses more than floors and tails.
+
+        A server's demand is no floor that a lower number loosens.
+        """
+        found, p, place = list[str](), self.predictions, self.place
+        speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
+        for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
+            if speed < request.floor(profile):
+                if is_served(profile):
+                    return ""
+                found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
+            most_ms = request.longest_p99_ms(profile)
+            beside = p.part(place, job).latency_p99_ms
+            chance = request.p99_chance(profile, profiles)
+            if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
+                sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
+                found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
+        return "" if len(found) < len(self.violations) else " ".join(dict.fromkeys(found))
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Decision:
@@ -434,6 +462,11 @@ class Decision:
         return self.choice or self.call
 
     @property
+    def verdict(self) -> SharingVerdict:
+        """Whether to share."""
+        return "share" if self.choice else "your call" if self.call else "do not share"
+
+    @property
     def apart(self) -> RatedSplit:
         """A GPU for each job; of jobs that can wait the same energy one after the other."""
         return self.options[-1]
@@ -442,6 +475,83 @@ class Decision:
     def chosen(self) -> RatedSplit:
         """What is advised: an option of sharing, or a GPU for each job."""
         return self.choice or self.apart
+
+    def best_of_each(self) -> tuple[RatedSplit, ...]:
+        """The best option of each kind of sharing; where none keeps the limits, the nearest.
+
+        Those with a job below normal priority are a kind. The one that the answer is about is among
+        them.
+        """
+        tie, found = self.request.policy.tie, list[RatedSplit]()
+        for own in grouped(self.options, lambda o: o.split.below_normal or o.sharing).values():
+            if kept := [option for option in own if not option.violations]:
+                found.append(best_of(kept, self.profiles, tie))
+            else:
+                least = min(option.worst_violation.by for option in own)
+                near = [option for option in own if option.worst_violation.by == least]
+                found.append(best_of(near, self.profiles, tie))
+        if self.way and self.way not in found:
+            found.append(self.way)
+        return tuple(found)
+
+    def picks(self) -> Mapping[str, RatedSplit]:
+        """What would be chosen by each objective that is shown next to the one that decides."""
+        request, profiles = self.request, self.profiles
+        kept = [o for o in self.options if not o.violations or o is self.apart]
+        found: dict[str, RatedSplit] = {}
+        for name in dict.fromkeys((request.objective.name, *SHOWN)):
+            by = request.policy.prices.priced(ADVISED[name])
+            values = _values_of(kept[0].predictions, profiles, by, request)
+            valued = [replace(option, value=values[option.place]) for option in kept]
+            found[name] = self.options[best_of(valued, profiles, request.policy.tie).place]
+        found[request.objective.name] = self.chosen
+        return found
+
+    def same_work(self, option: RatedSplit) -> "_WorkToTheEnd":
+        """The work of the request, or of an hour of an option: that way and one after the other."""
+        split, result, request = option.split, option.prediction.result, self.request
+        work = request.work or result.work_in(HOUR_S)
+        chosen = _to_the_end(split, result, self.profiles, work)
+        restarted = result.finish(work) if split.is_limited and request.work else None
+        return _WorkToTheEnd(
+            work=work,
+            choice=chosen,
+            restarted=restarted,
+            exclusive=self.apart.prediction.result.one_after_the_other(work),
+        )
+
+    def near_miss(self) -> str | None:
+        """The nearest better option expected to keep every limit, and the flag to accept it."""
+        request, profiles = self.request, self.profiles
+        least = self.choice.worth if self.choice else 1 + request.policy.min_gain
+        enough = least * (1 + request.policy.tie)
+        better = [o for o in self.options if o.violations and o.worth > enough]
+        if not better:
+            return None
+        as_expected = replace(request, policy=replace(request.policy, chance=0.5))
+        broken = as_expected.violations(self.apart.predictions, profiles)
+        for option in sorted(better, key=lambda option: (option.worst_violation.by, -option.worth)):
+            if not broken[option.place] and (accepted := option.accepting(profiles, request)):
+                jobs = (profile.job for profile in profiles)
+                limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
+                saved = less_or_more(option.prediction.energy_saved.value, 0)
+                return (
+                    f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
+                )
+        return None
+
+    @property
+    def way_or_nearest(self) -> RatedSplit:
+        """The option that it names; else the best that breaks a limit or saves too little."""
+        if self.way:
+            return self.way
+        ways, policy = self.options[:-1], self.request.policy
+        if self.request.isolate:
+            ways = tuple(o for o in ways if o.sharing in ISOLATING) or ways
+        if barred := [o for o in ways if o.worth >= self.apart.worth * (1 + policy.min_gain)]:
+            return nearest(barred)
+        kept = [option for option in ways if not option.violations]
+        return best_of(kept or ways, self.profiles, policy.tie)
 
 
 class Outlook:
@@ -498,18 +608,18 @@ def decide(
         NoSplitError: nothing keeps every limit, not even a GPU for each job.
     """
     profiles = outlook.profiles
-    request = with_card_memory(request or Request(), profiles[0].gpu_model)
+    request = (request or Request()).with_card_memory(profiles[0].gpu_model)
     _check_request(profiles, request)
     objective, policy = request.objective, request.policy
     predictions = outlook.expected(fine=request.fine, running=running)
-    values = values_of(predictions, profiles, objective, request)
-    broken = violations(predictions, profiles, request)
+    values = _values_of(predictions, profiles, objective, request)
+    broken = request.violations(predictions, profiles)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
     options = tuple(RatedSplit(predictions, *own) for own in each)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
-    only_shared = any(violations_alone(profile, request) for profile in profiles)
+    only_shared = any(request.violations_alone(profile) for profile in profiles)
     least = apart.value * (1 + policy.min_gain)
     enough = [option for option in kept if only_shared or option.worth >= least]
     if not enough and only_shared:
@@ -537,7 +647,7 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
             why="jobs that share a GPU run on the same one",
             fix="give profiles of one GPU model",
         )
-    check_limits(request, profiles)
+    request.check_limits(profiles)
     check_jobs_fit(profiles, request.memory_mib)
     several = [profile.job for profile in profiles if profile.gpus > 1]
     wishes = "max_power_w", "work", "fine", "isolate"
@@ -550,7 +660,7 @@ def _check_request(profiles: Sequence[Profile], request: Request) -> None:
         )
 
 
-def values_of(
+def _values_of(
     p: Predictions, profiles: Sequence[Profile], by: Objective, request: Request
 ) -> list[float]:
     """What each option is worth."""
@@ -597,39 +707,6 @@ def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[obje
     )
 
 
-def best_of_each(decision: Decision) -> tuple[RatedSplit, ...]:
-    """The best option of each kind of sharing; where none keeps the limits, the nearest.
-
-    Those with a job below normal priority are a kind. The one that the answer is about is among
-    them.
-    """
-    tie, found = decision.request.policy.tie, list[RatedSplit]()
-    for own in grouped(decision.options, lambda o: o.split.below_normal or o.sharing).values():
-        if kept := [option for option in own if not option.violations]:
-            found.append(best_of(kept, decision.profiles, tie))
-        else:
-            least = min(worst_violation(option).by for option in own)
-            near = [option for option in own if worst_violation(option).by == least]
-            found.append(best_of(near, decision.profiles, tie))
-    if decision.way and decision.way not in found:
-        found.append(decision.way)
-    return tuple(found)
-
-
-def picks(decision: Decision) -> Mapping[str, RatedSplit]:
-    """What would be chosen by each objective that is shown next to the one that decides."""
-    request, profiles = decision.request, decision.profiles
-    kept = [o for o in decision.options if not o.violations or o is decision.apart]
-    found: dict[str, RatedSplit] = {}
-    for name in dict.fromkeys((request.objective.name, *SHOWN)):
-        by = priced(ADVISED[name], request.policy.prices)
-        values = values_of(kept[0].predictions, profiles, by, request)
-        valued = [replace(option, value=values[option.place]) for option in kept]
-        found[name] = decision.options[best_of(valued, profiles, request.policy.tie).place]
-    found[request.objective.name] = decision.chosen
-    return found
-
-
 def most_valuable(options: Iterable[RatedSplit]) -> RatedSplit:
     """The option with the highest value, limits or not, without a tie."""
     return best_within_tie(
@@ -645,30 +722,11 @@ def nearest(options: Iterable[RatedSplit]) -> RatedSplit:
     return min(
         options,
         key=lambda o: (
-            worst_violation(o).by,
+            o.worst_violation.by,
             SHARINGS.index(o.sharing),
             o.split.gap_percent,
             o.name,
         ),
-    )
-
-
-def worst_violation(option: RatedSplit) -> Violation:
-    """The limit that an option misses by most."""
-    return max(option.violations, key=lambda violation: (violation.by, violation.text))
-
-
-def environments(profiles: Sequence[Profile], option: RatedSplit) -> tuple[dict[str, str], ...]:
-    """Variables that limit each job, and that bound its memory as in its profile.
-
-    Raises:
-        InputError: an AMD GPU of which no profile has the number of CUs.
-    """
-    total = next((p.units_total for p in profiles if p.units_total), None)
-    limits = split_environments(option.split, total, vendor_of(profiles[0].gpu_model))
-    return tuple(
-        limit | read_bound(profile.memory_bound)[0]
-        for limit, profile in zip(limits, profiles, strict=True)
     )
 
 
@@ -751,20 +809,6 @@ class _WorkToTheEnd:
     exclusive: Finish
 
 
-def same_work(decision: Decision, option: RatedSplit) -> _WorkToTheEnd:
-    """The work of the request, or of an hour of an option: that way and one after the other."""
-    split, result, request = option.split, option.prediction.result, decision.request
-    work = request.work or work_of(result, HOUR_S)
-    chosen = _to_the_end(split, result, decision.profiles, work)
-    restarted = finish(result, work) if split.is_limited and request.work else None
-    return _WorkToTheEnd(
-        work=work,
-        choice=chosen,
-        restarted=restarted,
-        exclusive=one_after_the_other(decision.apart.prediction.result, work),
-    )
-
-
 def gain_to_the_end(
     split: Split,
     profiles: Sequence[Profile],
@@ -783,7 +827,7 @@ def gain_to_the_end(
 
     def gain(result: SplitResult) -> float:
         this = _to_the_end(split, result, profiles, work)
-        return spent(one_after_the_other(result, work)) / spent(this)
+        return spent(result.one_after_the_other(work)) / spent(this)
 
     return gain
 
@@ -793,10 +837,10 @@ def _to_the_end(
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""
     if split.sharing == "exclusive":
-        return one_after_the_other(result, work)
+        return result.one_after_the_other(work)
     if not split.is_limited:
-        return finish(result, work)
-    return finish(result, work, list(map(rest_of, profiles, split.shares)))
+        return result.finish(work)
+    return result.finish(work, list(map(rest_of, profiles, split.shares)))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -820,9 +864,9 @@ def _no_way(
             fix=enough or "allow more",
         )
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
-    accepted = accepting(near, profiles, request)
+    accepted = near.accepting(profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
-    alone = [violation for profile in profiles for violation in violations_alone(profile, request)]
+    alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
     worst = max(alone, key=lambda violation: violation.by, default=None)
     own = (
         f"; a GPU for each does not help: {worst.text}"
@@ -836,46 +880,6 @@ def _no_way(
     )
 
 
-def accepting(option: RatedSplit, profiles: Sequence[Profile], request: Request) -> str:
-    """The command line options that accept an option; empty: it misses more than floors and tails.
-
-    A server's demand is no floor that a lower number loosens.
-    """
-    found, p, place = list[str](), option.predictions, option.place
-    speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
-    for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
-        if speed < floor(profile, request):
-            if is_served(profile):
-                return ""
-            found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
-        most_ms = request.longest_p99_ms(profile)
-        beside = p.part(place, job).latency_p99_ms
-        chance = request.p99_chance(profile, profiles)
-        if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
-            sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
-            found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
-    return "" if len(found) < len(option.violations) else " ".join(dict.fromkeys(found))
-
-
-def near_miss(decision: Decision) -> str | None:
-    """The nearest better option that is expected to keep every limit, and the flag to accept it."""
-    request, profiles = decision.request, decision.profiles
-    least = decision.choice.worth if decision.choice else 1 + request.policy.min_gain
-    enough = least * (1 + request.policy.tie)
-    better = [o for o in decision.options if o.violations and o.worth > enough]
-    if not better:
-        return None
-    as_expected = replace(request, policy=replace(request.policy, chance=0.5))
-    broken = violations(decision.apart.predictions, profiles, as_expected)
-    for option in sorted(better, key=lambda option: (worst_violation(option).by, -option.worth)):
-        if not broken[option.place] and (accepted := accepting(option, profiles, request)):
-            jobs = (profile.job for profile in profiles)
-            limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
-            saved = less_or_more(option.prediction.energy_saved.value, 0)
-            return f"{limits or option.name} would take {saved} energy; accept it with {accepted}"
-    return None
-
-
 def _enough(
     options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
 ) -> str | None:
@@ -883,7 +887,7 @@ def _enough(
     if request.max_power_w is None:
         return None
     free, p = replace(request, max_power_w=None), options[0].predictions
-    broken = violations(p, profiles, free)
+    broken = free.violations(p, profiles)
     kept = {o: most_power_w(p, o.place, profiles) for o in options if not broken[o.place]}
     if not kept:
         return None
@@ -893,29 +897,18 @@ def _enough(
     return f"allow {math.ceil(kept[least])} W, which {what} needs"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FoundCopies:
-    """How many copies of a job one GPU holds.
-
-    Attributes:
-        best: Number of copies to run.
-        decisions: Of two copies and more, up to `best`, and of one more, where that was looked at.
-        ended_by: What one more lacks, or the limit that it breaks; None: no more were asked for.
-        why: The same in words.
-    """
-
-    best: int
-    decisions: tuple[Decision, ...]
-    ended_by: str | None
-    why: str
-
-
-def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
+def replicas(
+    outlooks: Iterable[Outlook], request: Request
+) -> tuple[tuple[Decision, ...], Replicas]:
     """The largest number of copies that are to share, each of which adds work.
 
     Args:
         outlooks: Of two copies, of three, and so on; looked at until one more is too many.
         request: Limits of each copy; `min_gain` is also what one more must add to the rate of all.
+
+    Returns:
+        Decisions on two copies and more, up to the best number, and on one more, where that was
+        looked at; and the answer, still without the figures of its copies.
 
     Raises:
         InputError: limits that are not for this job.
@@ -929,10 +922,10 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
             break
         profile = outlook.profiles[0]
         _check_request([profile], request)
-        if broken := violations_alone(profile, request):
+        if broken := request.violations_alone(profile):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
         found.append(decision := decide(outlook, request))
-        way = way_of(decision)
+        way = decision.way_or_nearest
         more = way.prediction.stp.value
         end = _end(decision, (more / rate) ** (1 / (number - best)) - 1)
         # Where more were measured to keep their limits, fewer do, whatever is predicted of them.
@@ -940,25 +933,12 @@ def replicas(outlooks: Iterable[Outlook], request: Request) -> FoundCopies:
             best, rate, ended = number, more, None
         ended = ended or end
     ended_by, why = ended or (None, f"no more than {best} were asked for")
-    return FoundCopies(best=best, decisions=tuple(found[:best]), ended_by=ended_by, why=why)
-
-
-def way_of(decision: Decision) -> RatedSplit:
-    """The option that a decision names; else the best that breaks a limit or saves too little."""
-    if decision.way:
-        return decision.way
-    ways, policy = decision.options[:-1], decision.request.policy
-    if decision.request.isolate:
-        ways = tuple(o for o in ways if o.sharing in ISOLATING) or ways
-    if barred := [o for o in ways if o.worth >= decision.apart.worth * (1 + policy.min_gain)]:
-        return nearest(barred)
-    kept = [option for option in ways if not option.violations]
-    return best_of(kept or ways, decision.profiles, policy.tie)
+    return tuple(found[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
-    profiles, request, way = decision.profiles, decision.request, way_of(decision)
+    profiles, request, way = decision.profiles, decision.request, decision.way_or_nearest
     sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
     # What copies run out of first: a server's demand leaves room for either.
     scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain

@@ -25,8 +25,6 @@ from advisor.core.objectives import (
     Objective,
     Policy,
     Work,
-    find_objective,
-    priced,
 )
 from advisor.core.records import grouped
 from advisor.errors import InputError
@@ -104,7 +102,7 @@ class Request:
     @property
     def objective(self) -> Objective:
         """The number that decides, by the prices of the policy."""
-        return priced(find_objective(self.policy.deciding), self.policy.prices)
+        return self.policy.prices.priced(Objective.find(self.policy.deciding))
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
         """The request for some of the jobs: limits of other jobs and unmeasured latencies leave."""
@@ -144,17 +142,62 @@ class Request:
         chance = self.policy.chance if is_given else min(self.policy.chance, 0.7)
         return chance ** (1 / max(1, len(servers)))
 
+    def floor(self, profile: Profile) -> float:
+        """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
 
-def floor(profile: Profile, request: Request) -> float:
-    """The relative speed that a job must keep: the larger of its minimum and a fixed demand.
+        A minimum speed can only tighten a server's own limit; 0 for that job disables the limit.
+        """
+        least = self.min_speed_of(profile.job)
+        if not is_served(profile) or self.min_speed.get(profile.job) == 0:
+            return least
+        assert profile.serving is not None
+        return max(least, 1 - profile.serving.tolerance)
 
-    A minimum speed can only tighten a server's own limit; 0 for that job disables the limit.
-    """
-    least = request.min_speed_of(profile.job)
-    if not is_served(profile) or request.min_speed.get(profile.job) == 0:
-        return least
-    assert profile.serving is not None
-    return max(least, 1 - profile.serving.tolerance)
+    def with_card_memory(self, gpu_model: str) -> "Request":
+        """The same with the memory of a card of that model, where it has none and it is known."""
+        return replace(self, memory_mib=self.memory_mib or MEMORY_MIB.get(gpu_model))
+
+    def check_limits(self, profiles: Sequence[Profile]) -> None:
+        """Refuse limits that are for none of these jobs, or for what nobody has measured of them.
+
+        Raises:
+            InputError: a speed or a latency for a job that is not there or, the latter, has none.
+        """
+        jobs = list(dict.fromkeys(profile.job for profile in profiles))
+        for what, names in (("minimum speed", self.min_speed), ("latency", self.max_p99_ms)):
+            if strangers := sorted(set(names) - set(jobs)):
+                why = f"the jobs are {' and '.join(jobs)}"
+                raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
+        timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
+        is_for_all = self.default_max_p99_ms is not None and not timed
+        if lacking := jobs if is_for_all else sorted(set(self.max_p99_ms) - timed):
+            raise InputError(
+                f"no latency of {' or '.join(lacking)} was measured",
+                why="a limit cannot be held that nothing is known of",
+                fix="let the job report latencies (docs/job-file.md, Servers) and profile it again",
+            )
+
+    def violations(
+        self, predictions: Predictions, profiles: Sequence[Profile]
+    ) -> tuple[tuple["Violation", ...], ...]:
+        """Of each option the limits that it breaks; floors and tails with the policy's chance."""
+        found: list[list[Violation]] = [[] for _ in predictions.splits]
+        for rule in RULES.values():
+            for places, violation in rule(predictions, profiles, self):
+                for place in places:
+                    found[place].append(violation)
+        return tuple(map(tuple, found))
+
+    def risks(self, p: Predictions, place: int) -> tuple["Violation", ...]:
+        """Limits that are kept as expected, but not at the bad end of the interval."""
+        if p.splits[place].sharing == "exclusive":
+            return ()  # measured, not predicted
+        return tuple(_over_power(_all(p), float(p.power_w[2, place]), self))
+
+    def violations_alone(self, profile: Profile) -> tuple["Violation", ...]:
+        """The limits that a job does not keep on a GPU of its own."""
+        alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, self)
+        return (*alone, *_late_alone(profile, WHOLE, self))
 
 
 def is_served(profile: Profile) -> bool:
@@ -182,32 +225,6 @@ def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
 def sure_p99_ms(beside: Interval, chance: float) -> float:
     """What a p99 stays below with a chance."""
     return beside.value * (beside.high / beside.value) ** weights_of(chance)[1]
-
-
-def with_card_memory(request: Request, gpu_model: str) -> Request:
-    """The request with the memory of a card of that model, where it has none and it is known."""
-    return replace(request, memory_mib=request.memory_mib or MEMORY_MIB.get(gpu_model))
-
-
-def check_limits(request: Request, profiles: Sequence[Profile]) -> None:
-    """Refuse limits that are for none of these jobs, or for what nobody has measured of them.
-
-    Raises:
-        InputError: a speed or a latency for a job that is not there or, the latter, has none.
-    """
-    jobs = list(dict.fromkeys(profile.job for profile in profiles))
-    for what, names in (("minimum speed", request.min_speed), ("latency", request.max_p99_ms)):
-        if strangers := sorted(set(names) - set(jobs)):
-            why = f"the jobs are {' and '.join(jobs)}"
-            raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
-    timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
-    is_for_all = request.default_max_p99_ms is not None and not timed
-    if lacking := jobs if is_for_all else sorted(set(request.max_p99_ms) - timed):
-        raise InputError(
-            f"no latency of {' or '.join(lacking)} was measured",
-            why="a limit cannot be held that nothing is known of",
-            fix="let the job report latencies (docs/job-file.md, Servers) and profile it again",
-        )
 
 
 def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:
@@ -262,36 +279,11 @@ Found: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
 """Violations, each with the places of the options that have it."""
 
 
-def violations(
-    predictions: Predictions, profiles: Sequence[Profile], request: Request
-) -> tuple[tuple[Violation, ...], ...]:
-    """Of each option the limits that are not kept; floors and tails with the policy's chance."""
-    found: list[list[Violation]] = [[] for _ in predictions.splits]
-    for rule in RULES.values():
-        for places, violation in rule(predictions, profiles, request):
-            for place in places:
-                found[place].append(violation)
-    return tuple(map(tuple, found))
-
-
-def risks(p: Predictions, place: int, request: Request) -> tuple[Violation, ...]:
-    """The limits that `violations` takes as expected, and the bad end of the interval does not."""
-    if p.splits[place].sharing == "exclusive":
-        return ()  # measured, not predicted
-    return tuple(_over_power(_all(p), float(p.power_w[2, place]), request))
-
-
-def violations_alone(profile: Profile, request: Request) -> tuple[Violation, ...]:
-    """The limits that a job does not keep on a GPU of its own."""
-    alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, request)
-    return (*alone, *_late_alone(profile, WHOLE, request))
-
-
 def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     """One after the other, each job runs at its full speed, only later."""
     sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
     for profile, own in zip(profiles, sure.tolist(), strict=True):
-        least, served = floor(profile, request), is_served(profile)
+        least, served = request.floor(profile), is_served(profile)
         verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
         for place in p.together:
             if (speed := own[place]) < least:
@@ -305,7 +297,7 @@ def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Reque
 def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     """A server cannot be scheduled exclusively: its requests would block."""
     for profile in profiles:
-        if is_served(profile) and floor(profile, request) > 0:
+        if is_served(profile) and request.floor(profile) > 0:
             text = f"{profile.job} answers no requests while another job runs"
             yield {*range(len(p.splits))}.difference(p.together), Violation(text, 1.0)
 

@@ -14,9 +14,8 @@ from advisor.decide.decision import (
     Decision,
     most_valuable,
     nearest,
-    worst_violation,
 )
-from advisor.decide.limits import Request, is_served, memory_unknown, risks
+from advisor.decide.limits import Request, is_served, memory_unknown
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.power_limit import speed_left
 from advisor.predict.profiles import Profile, Serving
@@ -38,7 +37,7 @@ def reasons(decision: Decision) -> tuple[str, ...]:
 def warnings(decision: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
     of_profiles = (line for profile in decision.profiles for line in _of_profile(profile))
-    at_risk = risks(decision.chosen.predictions, decision.chosen.place, decision.request)
+    at_risk = decision.request.risks(decision.chosen.predictions, decision.chosen.place)
     # Of a job beside itself everything is said once.
     found = (
         *_starved(decision),
@@ -92,7 +91,7 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
     barred = most_valuable(decision.options)
     if barred.violations and barred.gain_over(chosen) > policy.tie and barred is not decision.apart:
         more = percent(barred.gain_over(chosen), 1)
-        yield f"{barred.name} would be worth {more} more, but {worst_violation(barred).text}"
+        yield f"{barred.name} would be worth {more} more, but {barred.worst_violation.text}"
 
 
 def _why_this_way(decision: Decision) -> Iterator[str]:
@@ -109,7 +108,7 @@ def _why_this_way(decision: Decision) -> Iterator[str]:
             yield f"{what} does not pay: at best, with {other.name}, it is worth {less} less"
     elif others:
         near = nearest(others)
-        yield f"{what} breaks a limit: {near.name} is nearest, but {worst_violation(near).text}"
+        yield f"{what} breaks a limit: {near.name} is nearest, but {near.worst_violation.text}"
 
 
 def _shares(decision: Decision) -> Iterator[str]:

@@ -17,9 +17,6 @@ from advisor.core.job import (
     Reported,
     ResultsSettings,
     Verdict,
-    judge,
-    largest_gap,
-    read_first,
 )
 from advisor.core.objectives import Interval
 from advisor.core.records import (
@@ -149,7 +146,7 @@ class JobMonitor:
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
         self._proof: Proof = proof or job.proof()
-        self.job, self.part, self._reference = job, part, read_first(part.reported)
+        self.job, self.part, self._reference = job, part, Reported.read(part.reported)
         # For the last count.
         job.keeps_files = True
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
@@ -263,7 +260,7 @@ class JobMonitor:
         self._note_unread()
         if reported is None:
             return None
-        self.results = judge(reported, self._reference, self._tolerance)
+        self.results = reported.judge(self._reference, self._tolerance)
         return self._alarm(reported) if self.results in VERDICT_FLAGS else None
 
     def end(self, outcome: JobOutcome, code: str | None = None, error: str | None = None) -> None:
@@ -344,7 +341,7 @@ class JobMonitor:
         at = f"at {self.job.share} % ({units} units)"
         if self.results == "wrong":
             return f"{name} {at} reported a result that is not finite ({reported.last})"
-        gap = largest_gap(reported, self._reference) if self._reference else None
+        gap = reported.largest_gap(self._reference) if self._reference else None
         return (
             f"the results of {name} {at} differ from those on the whole GPU by "
             f"{100 * (gap or 0):.3g} %, more than its tolerance of {100 * self._tolerance:g} %"

@@ -29,8 +29,6 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     is_far,
-    seen_point,
-    with_job_energy,
 )
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
@@ -173,7 +171,7 @@ def observed(
         ),
         **seen,
     )
-    return with_job_energy(record, idle_power_w)
+    return record.with_job_energy(idle_power_w)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
@@ -478,7 +476,7 @@ class Keeper:
         is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
         if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
             part = monitor.pair.parts[n]
-            yield seen_point(
+            yield SoloPoint.seen(
                 part.job,
                 self._gpu,
                 rate=rate,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split, split_shares
+from advisor.core.gpu import WHOLE, MemoryFit, Share, Sharing, Split
 from advisor.core.job import Job, Verdict, WhenOneEnds, WhenP99Breaks
 from advisor.core.objectives import Interval, Prices, shrunk
 from advisor.core.wording import listed
@@ -183,7 +183,7 @@ class LaunchSet:
                     most_mib.setdefault(n, []).append(limit_mib)
         return tuple(
             replace(share, memory_mib=min(most_mib.get(n, ()), default=None))
-            for n, share in enumerate(split_shares(self.split))
+            for n, share in enumerate(self.split.each_share)
         )
 
     def places(self, number: int) -> tuple[str, ...]:

@@ -18,8 +18,6 @@ from advisor.core.gpu import (
     Gpu,
     MemoryFit,
     Share,
-    check_masks,
-    share_environment,
 )
 from advisor.core.job import Job
 from advisor.core.wording import listed
@@ -101,7 +99,7 @@ def prove_set(
         InputError: the GPU cannot be shared so.
         PartitionError: what enforces them cannot be used.
     """
-    check_masks(pair.split, backend.gpu.vendor)
+    pair.split.check_masks(backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
     shares = pair.shares(backend.gpu.memory_mib)
@@ -227,7 +225,7 @@ def limit_environment(
     if gpu is None:
         is_bound = pair.split.is_limited or share.below_normal
         gpus = MOST_GPUS if pair.split.gpus and share.gpu == ALL_GPUS else 1
-        return share_environment(share, None, "nvidia", gpus) if is_bound else {}
+        return share.environment(None, "nvidia", gpus) if is_bound else {}
     if pair.split.sharing == "time-sliced":
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from advisor.core.gpu import MOST_JOBS, Gpu, MemoryFit, Share, Sharing, check_masks, split_shares
+from advisor.core.gpu import MOST_JOBS, Gpu, MemoryFit, Share, Sharing
 from advisor.core.job import Job
 from advisor.core.records import Observation, Record
 from advisor.core.telemetry import TelemetrySource
@@ -225,13 +225,13 @@ class Newcomers:
                 fix="ask for no limit: 100",
             )
         split = pair.split.joined_by(share_percent, is_low)
-        check_masks(split, self._backend.gpu.vendor)
+        split.check_masks(self._backend.gpu.vendor)
         together, gpu = (*(pair.jobs[n] for n in running), part.job), self._backend.gpu
         if len(together) > 1:
             check_memory(together, gpu)
         memory = MemoryFit(tuple(job.memory_mib for job in together), gpu.memory_mib)
         limit_mib = memory.limit_mib(-1) if part.limit_memory else None
-        return replace(split_shares(split)[-1], memory_mib=limit_mib)
+        return replace(split.each_share[-1], memory_mib=limit_mib)
 
     def _go_on(self, coming: _Newcomer) -> None:
         if not still_asked(self._folder, coming.name):

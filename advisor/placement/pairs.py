@@ -16,11 +16,11 @@ import numpy as np
 from advisor.core.gpu import EQUAL, WHOLE
 from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
-from advisor.decide.decision import Decision, RatedSplit, rest_of, same_work, with_margin
+from advisor.decide.decision import Decision, RatedSplit, rest_of, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats
-from advisor.wire.placement import PlacedJob
+from advisor.wire.answers import PlacedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class QueuePairs:
         if decision is None or decision.choice is None:
             return None
         placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
-        done = same_work(decision, decision.choice).choice
+        done = decision.same_work(decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(
             placed,
@@ -310,7 +310,7 @@ def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
 def _finished(
     decision: Decision, options: Sequence[RatedSplit], works: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats, Bools]:
-    """`advisor.core.objectives.finish` for all options and works at once; shape (options, a, b).
+    """`SplitResult.finish` for all options and works at once; shape (options, a, b).
 
     Returns:
         Seconds until the first has ended, until both have, joules, and whether it is the first.

@@ -44,7 +44,6 @@ from advisor.core.objectives import (
     NORMAL_90,
     Prices,
     Work,
-    priced,
 )
 from advisor.decide.decision import Decision, Outlook, below_normal, decide, limits_of
 from advisor.decide.limits import (
@@ -52,13 +51,8 @@ from advisor.decide.limits import (
     P99_WEIGHTS,
     TO_THE_END,
     Request,
-    check_limits,
-    floor,
     sure_speeds,
-    violations,
-    violations_alone,
     weights_of,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import (
@@ -302,7 +296,7 @@ def _weights(aim: str, prices: Prices) -> tuple[float, float]:
         return prices.host_w, 1.0
     if aim != COST:
         return 1.0, 0.0
-    priced(ADVISED[aim], prices)  # refuses it where nothing has a price
+    prices.priced(ADVISED[aim])  # refuses it where nothing has a price
     return prices.of_hour(0.0), prices.kwh / 1000
 
 
@@ -493,7 +487,7 @@ class _Pairs:
         self._safe = dict[object, tuple[Split | None, ...]]()
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
         self._own = placing.per_card + placing.per_w * alone_w
-        alone = [not violations_alone(profile, pool.limits) for profile in self._profiles]
+        alone = [not pool.limits.violations_alone(profile) for profile in self._profiles]
         self._may_be_alone: Bools = np.array(alone, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
@@ -595,12 +589,12 @@ class SetAnswers:
         self._filling: Sets | None = None
         self._ask = self.pool.asked
         profiles = [*self.profiles.values()]
-        check_limits(self.pool.limits, profiles)
+        self.pool.limits.check_limits(profiles)
         self.many = _ManyAlone(profiles, self.pool.checked)
-        self._limits = limits = with_card_memory(self.pool.limits, self.pool.gpu_model)
+        self._limits = limits = self.pool.limits.with_card_memory(self.pool.gpu_model)
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
-        self.floors = np.array([*(floor(profile, limits) for profile in profiles), 0.0])
+        self.floors = np.array([*(limits.floor(profile) for profile in profiles), 0.0])
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
         most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
         self._most_p99_ms = np.array([*most_ms, np.inf])
@@ -744,7 +738,7 @@ class SetAnswers:
         places = [self.there.index(kind) for kind in kinds]
         speeds = np.array([[part.speed.value] for part in found.parts])
         gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
-        (broken,) = violations(Predictions.of([found]), profiles, self._limits)
+        (broken,) = self._limits.violations(Predictions.of([found]), profiles)
         return bool(gains[0]) and not broken
 
     def _told(
@@ -760,7 +754,7 @@ class SetAnswers:
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
-        if too_much or violations_alone(profile, limits):
+        if too_much or limits.violations_alone(profile):
             return None
         watts = profile.whole_gpu_power_w
         return PlacedSet(

@@ -26,7 +26,6 @@ from advisor.core.gpu import (
     Gpu,
     Share,
     refuse_if_skipped,
-    share_environment,
     units_for_percent,
     units_for_share,
     visible,
@@ -366,7 +365,7 @@ class CuMaskBackend(Server):
         # By itself, so that no GPU that the process sees is left without a mask.
         return {
             "ROCR_VISIBLE_DEVICES": str(self.gpu.index),
-            **share_environment(share, self._total, "amd"),
+            **share.environment(self._total, "amd"),
         }
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
@@ -674,7 +673,7 @@ class MpsBackend(Server):
         own = share.of(self.gpu)
         return {
             PIPE_DIRECTORY: str(self.control.pipe_dir),
-            **share_environment(share, self.gpu.units_total, "nvidia", len(own)),
+            **share.environment(self.gpu.units_total, "nvidia", len(own)),
             # By UUID: the daemon renumbers its devices, so an index could miss.
             "CUDA_VISIBLE_DEVICES": visible(own),
         }

@@ -1,4 +1,7 @@
-"""What advice says of jobs on one GPU and of partners. docs/recommend.md explains each key."""
+"""What answers say of jobs on one GPU, of placements, measurements, models and the audit log.
+
+docs/recommend.md and docs/place.md explain each key.
+"""
 
 import importlib
 from abc import ABC, abstractmethod
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from advisor.core.gpu import Sharing
 from advisor.core.objectives import Finish, Interval
+from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 
@@ -16,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Last words of a column name, which stay last when `column` adds a word.
 _UNITS = {"percent", "mib", "ms", "w", "stderr", "hash"}
-"""Last words of a column name, which stay last when `column` adds a word."""
 
 
 class Tabular(ABC):
@@ -51,7 +55,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
     return pandas.DataFrame.from_records(list(rows))
 
 
-def row_of(value: Any) -> dict[str, Any]:
+def _row_of(value: Any) -> dict[str, Any]:
     """A dataclass as a row; mappings are left out, since they are no cells."""
     found: dict[str, Any] = {}
     for field in fields(value):
@@ -61,7 +65,7 @@ def row_of(value: Any) -> dict[str, Any]:
             found |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
         elif name == "jobs":
             for number, part in enumerate(cell, start=1):
-                found |= {column(word, str(number)): v for word, v in row_of(part).items()}
+                found |= {column(word, str(number)): v for word, v in _row_of(part).items()}
         elif isinstance(cell, tuple):
             found[name] = "; ".join(cast("tuple[str, ...]", cell))
         elif is_dataclass(cell):
@@ -191,24 +195,6 @@ class DriftedJob:
             f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
             f"expected in {self.observations} launches since {self.since}{changed}"
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftReport:
-    """What launches of this host say of model, cards and checks.
-
-    Attributes:
-        observations: How many were compared with what the model in use expects.
-        drifts: Jobs that do other than expected.
-        cards: What the observed cards draw.
-        outdated_checks: In words, GPU models whose driver or libraries have changed since `advisor
-            check`.
-    """
-
-    observations: int
-    drifts: tuple[DriftedJob, ...]
-    cards: tuple[CardPower, ...]
-    outdated_checks: tuple[str, ...]
 
 
 SharingVerdict: TypeAlias = Literal["share", "your call", "do not share"]
@@ -531,12 +517,12 @@ class Recommendation(Tabular):
         if self.replicas:
             best = self.replicas.best
             return (
-                {"is_choice": copies.number == best, **row_of(copies)}
+                {"is_choice": copies.number == best, **_row_of(copies)}
                 for copies in self.replicas.copies
             )
         chosen = self.choice.split if self.choice else "exclusive"
         return (
-            {"is_choice": option.split == chosen, **row_of(option)} for option in self.candidates
+            {"is_choice": option.split == chosen, **_row_of(option)} for option in self.candidates
         )
 
 
@@ -616,7 +602,7 @@ class Partners(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The partners, the best first."""
-        return map(row_of, self.partners)
+        return map(_row_of, self.partners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -667,3 +653,413 @@ class Gains:
     gpu_time_saved: tuple[float | None, ...]
     energy_saved: tuple[float | None, ...]
     speeds: tuple[tuple[float, float] | None, ...]
+
+
+QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
+"""Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
+shares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedJob:
+    """When and where one job of the queue runs.
+
+    Attributes:
+        gpu: Index of the GPU, from 0.
+        number: Its place in the queue, from 1.
+        share_percent: Of the GPU; 100 without a limit.
+        below_normal: Whether it runs below normal priority.
+        speed: Mean relative speed from start to end.
+        beside: Number of the job that it shares the GPU with; None: it is alone.
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    number: int
+    job: str
+    work_s: float
+    share_percent: float
+    below_normal: bool = False
+    speed: float
+    beside: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a whole queue takes to its end.
+
+    Attributes:
+        energy_j: Of all GPUs until the last job has ended, idle ones among them.
+        idle_j: What idle GPUs have of it.
+        makespan_s: Until the last job has ended.
+        gpu_time_s: In which GPUs run something, added up.
+        mean_completion_s: Until a job has ended, the mean of all.
+        slowest_speed: Of the job with the lowest mean relative speed while it runs.
+    """
+
+    energy_j: float
+    idle_j: float
+    makespan_s: float
+    gpu_time_s: float
+    mean_completion_s: float
+    slowest_job: str
+    slowest_speed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimplerSchedule(Totals):
+    """What a simpler way takes, and what part of it the plan saves.
+
+    Attributes:
+        name: What it does, such as `one after the other`.
+    """
+
+    name: str
+    energy_saved: float
+    time_saved: float
+    gpu_time_saved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue(Totals):
+    """When and where each job of a queue runs.
+
+    Attributes:
+        worth: Whether sharing pays, against one after the other.
+        filling_jobs: Names of jobs that need the whole GPU for nearly all of their speed; the
+            others are what sharing pays for.
+        idle_power_w: Of one GPU.
+        schedule: One for each job, in the order of the starts.
+        baselines: What simpler ways take.
+    """
+
+    worth: QueueWorth
+    filling_jobs: tuple[str, ...]
+    idle_power_w: float
+    schedule: tuple[PlacedJob, ...]
+    baselines: tuple[SimplerSchedule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatedJob:
+    """One job of a set.
+
+    Attributes:
+        share_percent: Its limit; 100: none.
+        speed: Relative to its own alone on that GPU, while all jobs of the set run.
+        p99_ms: The most that is expected of a server, where it is known.
+        environment: Variables that limit it.
+        one_window: As of jobs that are asked about (`advisor.wire.answers`).
+        work_s: Of a queue, in seconds that it takes alone; None: it runs from now on.
+        time_s: Of a queue: from the start until it has ended.
+    """
+
+    job: str
+    share_percent: float
+    speed: float
+    p99_ms: float | None
+    environment: Mapping[str, str]
+    one_window: bool = False
+    work_s: float | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatedSet:
+    """Jobs that share a card, or one alone; a set of a queue has its card until all have ended.
+
+    Attributes:
+        launch: What `advisor launch` is given, `a*3 b --split 100/100/100/50`; the name of a job
+            alone, which it does not run.
+        count: How many cards have it; of a queue how often it runs.
+        gpus: Numbers of the cards that have it, from 0, counted through all GPU models; of a queue
+            its schedule says.
+        power_w: Of one card while all jobs run.
+        energy_saved: Part of the energy of one after the other, for the same work.
+        gpu_time_saved: Part of the GPU's time of one after the other.
+        energy_j: Of a queue: until all have ended.
+    """
+
+    launch: str
+    gpu_model: str
+    count: int
+    gpus: tuple[int, ...]
+    jobs: tuple[SeatedJob, ...]
+    power_w: float
+    energy_saved: float
+    gpu_time_saved: float
+    energy_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedGpus:
+    """Cards of one GPU model: how many there are, and how many the plan uses."""
+
+    gpu_model: str
+    gpus: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJobs:
+    """Jobs without a card: none is left, or none on which they keep the limits."""
+
+    job: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Which jobs share a card: those that run from now on, or a queue of work to its end.
+
+    Attributes:
+        cards: GPUs in use; separate GPUs would be as many as `seated`.
+        cost: Of the plan: cards, GPUs, W or money an hour, as `objective` counts, jobs that wait
+            and work that lags behind among it; of a queue GPU hours, Wh or money to its end.
+        waiting_cost: What of it jobs that wait are counted with.
+        bound: No plan of the sets that the search knows costs less; None: of a queue.
+        gap: By which part of its cost such a plan could be better; None: of a queue.
+        energy_saved: Of the same work on separate GPUs, with freed GPUs switched off.
+        energy_saved_idle: The same where they idle; of a queue until its last job has ended.
+        gpu_time_saved: Of the hours that cards are held for the same work.
+        sets: Those with the most jobs first.
+        queue: When and where each job runs; None: the jobs run from now on.
+        timed_out: The time was up before the search had ended.
+        bundled_profiles: Jobs whose profile came with advisor.
+        warnings: What may be less certain than it looks.
+        card: What the power was corrected by; None: it was not.
+        power_limit_w: That each card is to have, W, to keep `rack_power_w`; None: as it is.
+    """
+
+    objective: str
+    gpus: tuple[UsedGpus, ...]
+    queued: int
+    seated: int
+    waiting: tuple[WaitingJobs, ...]
+    cards: int
+    cost: float
+    waiting_cost: float = 0.0
+    bound: float | None
+    gap: float | None
+    energy_saved: float
+    energy_saved_idle: float
+    gpu_time_saved: float
+    sets: tuple[SeatedSet, ...]
+    queue: Queue | None
+    timed_out: bool
+    bundled_profiles: tuple[str, ...]
+    warnings: tuple[str, ...]
+    model: ModelName
+    card: CardPower | None = None
+    power_limit_w: float | None = None
+
+
+PointsOrigin = Literal["stored", "bundled"]
+"""Measured here, or came with advisor."""
+
+Action = Literal["promote", "rollback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job on one GPU model; a job that was never measured has none.
+
+    Attributes:
+        shares: Measured, percent.
+        points: How many.
+        measured_at: When the last one was, ISO 8601, UTC.
+        flags: Of any of them.
+        launchable: There is a job file of that name.
+    """
+
+    job: str
+    gpu_model: str | None = None
+    shares: tuple[float, ...] = ()
+    points: int = 0
+    measured_at: str | None = None
+    flags: tuple[str, ...] = ()
+    source: PointsOrigin | None = None
+    launchable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """The jobs that are defined or measured, by name."""
+
+    jobs: tuple[JobRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilePoints:
+    """The solo points that a job's profile is made of, the newest first.
+
+    Attributes:
+        gpu_models: All that it was measured on.
+        next: The `cursor` of the next page; None: this is the last one.
+    """
+
+    job: str
+    gpu_models: tuple[str, ...]
+    source: PointsOrigin
+    points: tuple[SoloPoint, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPoints:
+    """What was measured of jobs together, the newest first.
+
+    Attributes:
+        jobs: Their names, in order.
+        stored: Measured here.
+        bundled: Came with advisor.
+        next: The `cursor` of the next page; None: this is the last one.
+    """
+
+    jobs: tuple[str, ...]
+    stored: tuple[PairPoint, ...]
+    bundled: tuple[PairPoint, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What launched jobs really did, the newest first.
+
+    Attributes:
+        next: The `cursor` of the next page; None: this is the last one.
+    """
+
+    observations: tuple[Observation, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """How many points are stored now."""
+
+    stored: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """How many points are gone."""
+
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """How many records came, and how many of them were new."""
+
+    read: int
+    new: int
+
+    def __add__(self, other: "TakenIn") -> "TakenIn":
+        return TakenIn(read=self.read + other.read, new=self.new + other.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointsTakenIn(TakenIn):
+    """The same of each kind."""
+
+    solo: TakenIn
+    pairs: TakenIn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """A model.
+
+    Attributes:
+        model: What it is called in requests; `bundled` came with advisor.
+        champion: Predictions are made with it.
+        pairs: How many it was learned from.
+        figures: How good it is on jobs that it has not seen.
+        error: What is wrong with a damaged one.
+    """
+
+    model: str
+    champion: bool
+    version: str | None = None
+    created_at: str | None = None
+    gpu_models: tuple[str, ...] = ()
+    pairs: int | None = None
+    figures: Mapping[str, float]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChampionChange:
+    """One change of the champion: a promotion, or its taking back.
+
+    Attributes:
+        at: ISO 8601, UTC.
+        version: The champion since; `replaced` is the one before.
+        figures: Of the champion since.
+    """
+
+    at: str
+    action: Action
+    version: str
+    replaced: str
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelList:
+    """The models, the champion first, and what became of them, the newest first."""
+
+    models: tuple[ModelRow, ...]
+    history: tuple[ChampionChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDetails:
+    """All that is known of one model; docs/models.md explains the manifest."""
+
+    model: str
+    champion: bool
+    manifest: Mapping[str, Any]
+    history: tuple[ChampionChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """The model that predictions are made with from now on, and the one before."""
+
+    champion: str
+    replaced: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Something that was begun, or how it ended. None of it may hold a secret.
+
+    Attributes:
+        at: ISO 8601, UTC.
+        who: Name of a token, or of a user of the host.
+        action: What was asked for, such as `profile.replace`.
+        subject: What it was done to, such as a job or a launch.
+        outcome: `begun`, `done`, or the code of the error.
+        request_id: As in the log of the service; empty at the command line.
+        client: Address that the request came from; empty at the command line.
+        number: Place in the log, from 1; the log gives it.
+    """
+
+    at: str
+    who: str
+    action: str
+    subject: str
+    outcome: str
+    request_id: str = ""
+    client: str = ""
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLog:
+    """The newest first."""
+
+    entries: tuple[AuditEntry, ...]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Any, Self, TypeAlias
 
-from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_split
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split
 from advisor.core.job import WhenOneEnds, WhenP99Breaks
-from advisor.core.objectives import ADVISED, Aim, Policy, Work, find_objective
+from advisor.core.objectives import ADVISED, Aim, Objective, Policy, Work
 from advisor.core.wording import count_of
 from advisor.errors import InputError
 
@@ -26,9 +26,6 @@ PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
-
-_FEW = 10
-"""Of a longer list only the first fault is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,8 @@ class Bounds:
             for name in ("ge", "gt", "le", "pattern", "min_length", "max_length")
         }
         schema |= {name: value for name, value in given.items() if value is not None}
-        if schema["type"] == "tuple" and (self.max_length or 0) > _FEW:
+        # Of a long list only the first fault is looked for.
+        if schema["type"] == "tuple" and (self.max_length or 0) > 10:
             schema["fail_fast"] = True
         if self.check is None:
             return schema
@@ -92,9 +90,6 @@ GpuUuid: TypeAlias = Annotated[
     str,
     Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$", says="UUID of a card, as its driver gives it"),
 ]
-ObjectiveName: TypeAlias = Annotated[
-    str, Bounds(check=find_objective, one_of=tuple(ADVISED), says="what is maximised")
-]
 Speed: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="relative speed: 1 is as alone on the whole GPU, 0 no limit")
 ]
@@ -103,9 +98,6 @@ Percent: TypeAlias = Annotated[
 ]
 Gain: TypeAlias = Annotated[
     float, Bounds(ge=0, le=1, says="part that is gained over one after the other")
-]
-WorkSeconds: TypeAlias = Annotated[
-    float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")
 ]
 Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
@@ -134,7 +126,9 @@ class JobRequest:
     job: JobName
     min_speed: Speed | None = None
     max_p99_ms: Milliseconds | None = None
-    work_s: WorkSeconds | None = None
+    work_s: (
+        Annotated[float, Bounds(ge=0, le=1e9, says="work, in seconds that it takes alone")] | None
+    ) = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +172,12 @@ class _AdviceRequest(ABC):
     """
 
     gpu_model: GpuModel | None = None
-    objective: ObjectiveName | None = None
+    objective: (
+        Annotated[
+            str, Bounds(check=Objective.find, one_of=tuple(ADVISED), says="what is maximised")
+        ]
+        | None
+    ) = None
     min_speed: Speed | None = None
     max_power_w: Watts | None = None
     memory_mib: Annotated[float, Bounds(gt=0, le=1e9)] | None = None
@@ -395,8 +394,9 @@ MOST_PAIRS = 100
 _DAY_S = 86400.0
 
 _SEAT = r"[0-9]{1,3}(\.[0-9]{1,3})?(:low)?"
+
+# What OpenAPI says; the words and the numbers are checked where splits are read.
 _SPLIT = rf"^(uncapped|time-sliced|{_SEAT}(/{_SEAT}){{1,6}})$"
-"""What OpenAPI says; the words and the numbers are checked where splits are read."""
 
 
 JobsTogether: TypeAlias = Annotated[
@@ -444,7 +444,7 @@ class LaunchRequest(_SharingRequest):
         Annotated[int, Bounds(ge=0, le=4095)]
         | Annotated[str, Bounds(pattern=r"^[0-9A-Za-z-]{1,64}$")]
     ) = "0"
-    split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=parse_split)] | None = None
+    split: Annotated[str, Bounds(max_length=40, pattern=_SPLIT, check=Split.parse)] | None = None
     share_percent: Percent | None = None
     allow_unsafe: bool = False
     stop_on_wrong_results: bool = False
@@ -467,37 +467,56 @@ class LaunchRequest(_SharingRequest):
     def _every_job(self) -> Iterable[JobRequest]:
         return (job for pair in self.pairs for job in pair)
 
+    def check(self) -> None:
+        """Refuse what a launch would ignore: limits beside a split that is given, and work.
 
-def check_launch(asked: LaunchRequest) -> None:
-    """Refuse what a launch would ignore: limits beside a split that is given, and work.
+        Raises:
+            InputError: there are both, or the work of a job is told.
+        """
+        if told := [job.job for pair in self.pairs for job in pair if job.work_s is not None]:
+            raise InputError(
+                f"work_s of {told[0]} does not count in a launch",
+                why="jobs run until they end or are stopped, whatever they are said to have to do",
+                fix="ask for a recommendation with work_s, and launch its split",
+            )
+        if self.tries > 1 and (self.split is not None or self.then):
+            raise InputError(
+                f"{self.tries} ways cannot be tried",
+                why="a split is given" if self.split is not None else "other jobs follow",
+                fix="leave out --split and --then, or --try",
+            )
+        of_jobs = (limit for job in self.jobs for limit in (job.min_speed, job.max_p99_ms))
+        limits = (self.min_speed, self.max_p99_ms, self.max_power_w, self.memory_mib, *of_jobs)
+        advised = self.objective is not None or any(limit is not None for limit in limits)
+        if advised and (self.split, self.share_percent) != (None, None):
+            raise InputError(
+                "a split or a share is given or recommended, not both",
+                fix="leave it out, or the objective and the limits that a recommended one keeps",
+            )
 
-    Raises:
-        InputError: there are both, or the work of a job is told.
-    """
-    if told := [job.job for pair in asked.pairs for job in pair if job.work_s is not None]:
-        raise InputError(
-            f"work_s of {told[0]} does not count in a launch",
-            why="jobs run until they end or are stopped, whatever they are said to have to do",
-            fix="ask for a recommendation with work_s, and launch its split",
-        )
-    if asked.tries > 1 and (asked.split is not None or asked.then):
-        raise InputError(
-            f"{asked.tries} ways cannot be tried",
-            why="a split is given" if asked.split is not None else "other jobs follow",
-            fix="leave out --split and --then, or --try",
-        )
-    of_jobs = (limit for job in asked.jobs for limit in (job.min_speed, job.max_p99_ms))
-    limits = (asked.min_speed, asked.max_p99_ms, asked.max_power_w, asked.memory_mib, *of_jobs)
-    advised = asked.objective is not None or any(limit is not None for limit in limits)
-    if advised and (asked.split, asked.share_percent) != (None, None):
-        raise InputError(
-            "a split or a share is given or recommended, not both",
-            fix="leave it out, or the objective and the limits that a recommended one keeps",
-        )
+    def check_join(self) -> None:
+        """Refuse more than one job that is to join a launch, and what is of a whole launch.
+
+        Raises:
+            InputError: said so, or as `check_launch`.
+        """
+        if (count := len(self.jobs)) != 1:
+            raise InputError(
+                f"{count} jobs cannot join a launch at once", fix="name one job; then the next"
+            )
+        for field in fields(self):
+            if field.name in _NOT_OF_JOIN and getattr(self, field.name) != field.default:
+                raise InputError(
+                    f"{field.name} is not of a job that joins",
+                    why=_NOT_OF_JOIN[field.name],
+                    fix="leave it out",
+                )
+        self.check()
 
 
 _OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
 
+# What says nothing of a job that joins, and why.
 _NOT_OF_JOIN = {
     **dict.fromkeys(("split", "then"), "those that run keep their shares: give share_percent"),
     "gpu": "the job joins on the GPU of the launch",
@@ -505,31 +524,10 @@ _NOT_OF_JOIN = {
     **dict.fromkeys(("when_one_ends", "when_p99_breaks", "duration_s", "hang_s"), _OF_LAUNCH),
     **dict.fromkeys(("stop_on_wrong_results", "strict", "alone"), _OF_LAUNCH),
 }
-"""What says nothing of a job that joins, and why."""
 
 
-def check_join(asked: LaunchRequest) -> None:
-    """Refuse more than one job that is to join a launch, and what is of a whole launch.
-
-    Raises:
-        InputError: said so, or as `check_launch`.
-    """
-    if (count := len(asked.jobs)) != 1:
-        raise InputError(
-            f"{count} jobs cannot join a launch at once", fix="name one job; then the next"
-        )
-    for field in fields(asked):
-        if field.name in _NOT_OF_JOIN and getattr(asked, field.name) != field.default:
-            raise InputError(
-                f"{field.name} is not of a job that joins",
-                why=_NOT_OF_JOIN[field.name],
-                fix="leave it out",
-            )
-    check_launch(asked)
-
-
-MOST_TYPES = 200
-"""Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds."""
+# Jobs with a name of their own in a placement: 20,100 pairs, which take some ten seconds.
+_MOST_TYPES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -569,18 +567,17 @@ class PlacementRequest(_SharingRequest):
         """Whether the jobs end, one after the other on each GPU."""
         return self.deadline_s is None and any(job.work_s is not None for job in self.jobs)
 
+    def check_size(self) -> None:
+        """Refuse a queue that would keep a service busy for too long.
 
-def check_size(asked: PlacementRequest) -> None:
-    """Refuse a queue that would keep a service busy for too long.
-
-    Raises:
-        InputError: too many jobs, or too many names of jobs.
-    """
-    if (types := len(asked.types)) > MOST_TYPES:
-        raise InputError(
-            f"these are {types} names of jobs",
-            why=f"every pair of them is predicted, so at most {MOST_TYPES} are taken",
-            fix="place them in parts",
-        )
-    if (count := sum(job.count for job in asked.jobs)) > MOST_PLACED:
-        raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")
+        Raises:
+            InputError: too many jobs, or too many names of jobs.
+        """
+        if (types := len(self.types)) > _MOST_TYPES:
+            raise InputError(
+                f"these are {types} names of jobs",
+                why=f"every pair of them is predicted, so at most {_MOST_TYPES} are taken",
+                fix="place them in parts",
+            )
+        if (count := sum(job.count for job in self.jobs)) > MOST_PLACED:
+            raise InputError(f"these are {count} jobs", fix=f"place at most {MOST_PLACED} at once")

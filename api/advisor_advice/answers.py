@@ -1,9 +1,10 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
+import itertools
 import math
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,8 +25,7 @@ from advisor.core.objectives import (
     DEFAULT_OBJECTIVE,
     Finish,
     Interval,
-    find_objective,
-    priced,
+    Objective,
 )
 from advisor.core.records import DOUBTFUL, ONE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
@@ -34,25 +34,18 @@ from advisor.decide.decision import (
     Outlook,
     RatedSplit,
     Running,
-    best_of_each,
     decide,
-    environments,
     gain_to_the_end,
-    near_miss,
-    picks,
     replicas,
-    same_work,
     wanted_splits,
-    way_of,
     worth_of,
 )
-from advisor.decide.limits import Request, cores_wanted, floor, with_card_memory
+from advisor.decide.limits import Request, cores_wanted
 from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.power_limit import lower_limit
-from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import IDLE, Profile, hold_several
+from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import (
     MEASURED_ON,
     AnyWay,
@@ -78,13 +71,12 @@ from advisor.wire.answers import (
     Size,
 )
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.conditions import KnownJobs, read_known
-from advisor_advice.profiles import (
+from advisor_advice.conditions import (
+    KnownJobs,
     ProfileSet,
     all_profiles,
     begun_store,
     find_profiles,
-    with_idle_power,
 )
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
@@ -136,6 +128,60 @@ class ModelAdvice:
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
     replicas: Replicas | None = None
+
+    def to_wire(self, *, every: bool = False) -> wire.Recommendation:
+        """The answer as JSON; docs/recommend.md explains each key."""
+        d, model = self.decision, self.manifest
+        work, shown = d.same_work(d.chosen), d.picks() if every else None
+        objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
+        options = d.options if every else d.best_of_each()
+        told = {id(option): option_of(option, d, objectives) for option in options}
+        saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
+        return wire.Recommendation(
+            jobs=tuple(
+                wire.AskedJob(
+                    job=profile.job,
+                    rate_unit=profile.rate_unit,
+                    alone=wire.Alone(
+                        rate=profile.whole_gpu_rate,
+                        power_w=profile.whole_gpu_power_w,
+                        memory_used_mib=profile.memory_used_mib,
+                        latency_p99_ms=profile.whole_gpu_p99_ms,
+                    ),
+                    energy=_energy_per_unit(profile, saved, lower),
+                    one_window=ONE_WINDOW in profile.flags,
+                )
+                for profile in d.profiles
+            ),
+            gpu_model=d.profiles[0].gpu_model,
+            objective=d.request.objective.name,
+            verdict=d.verdict,
+            choice=d.choice and told[id(d.choice)],
+            call=d.call and told[id(d.call)],
+            candidates=tuple(told.values()),
+            searched=len(d.options),
+            needs=needs_of(d),
+            same_work=wire.SameWork(
+                work_s=work.work.alone_s,
+                choice=_ending(work.choice),
+                restarted=_ending(work.restarted),
+                baselines={"exclusive": _ending(work.exclusive)},
+            ),
+            reasons=self.reasons,
+            warnings=self.warnings,
+            coverage=model.coverage,
+            model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
+            if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
+            else None,
+            lower_limits=lower,
+            picks=None if shown is None else {name: o.name for name, o in shown.items()},
+            near=d.near_miss(),
+            gpus=self.gpus,
+            replicas=self.replicas,
+            card=self.card and self.card.told,
+            drifts=self.drifts,
+            measured=self.measured,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -206,19 +252,14 @@ class KnownSet:
     def _copies(self, request: Request) -> ModelAdvice:
         found = self.known.found
         sets = [
-            known_set(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
+            KnownSet.of(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
             for number in range(ADVISED_JOBS, len(found.profiles) + 1)
         ]
-        counted = replicas((one.outlook for one in sets), request)
-        decided = zip(sets, counted.decisions, strict=False)
-        told = Replicas(
-            best=counted.best,
-            copies=(_alone(self.outlook.profiles[0]), *(_so_many(*one) for one in decided)),
-            ended_by=counted.ended_by,
-            why=counted.why,
-        )
-        of_best = sets[max(counted.best, ADVISED_JOBS) - ADVISED_JOBS]
-        return replace(of_best.answer(request), replicas=told)
+        decisions, told = replicas((one.outlook for one in sets), request)
+        several = itertools.starmap(_so_many, zip(sets, decisions, strict=False))
+        copies = (_alone(self.outlook.profiles[0]), *several)
+        of_best = sets[max(told.best, ADVISED_JOBS) - ADVISED_JOBS]
+        return replace(of_best.answer(request), replicas=replace(told, copies=copies))
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
@@ -244,25 +285,25 @@ class KnownSet:
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
+    @classmethod
+    def of(cls, known: KnownJobs) -> "KnownSet":
+        """Jobs made ready for whatever is asked of them.
 
-def known_set(known: KnownJobs) -> KnownSet:
-    """Jobs made ready for whatever is asked of them.
-
-    Raises:
-        InputError: fewer than two, or more than seven.
-    """
-    found, assumed = with_known_idle(known.found, known.model.manifest.fill)
-    there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
-    return KnownSet(
-        known=known,
-        outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
-        warnings=(
-            *of_check(found, known.checked),
-            *_of_input(found),
-            *assumed,
-            *known.conditions.warnings(found.profiles),
-        ),
-    )
+        Raises:
+            InputError: fewer than two, or more than seven.
+        """
+        found, assumed = known.found.with_known_idle(known.model.manifest.fill)
+        there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
+        return KnownSet(
+            known=known,
+            outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
+            warnings=(
+                *of_check(found, known.checked),
+                *_of_input(found),
+                *assumed,
+                *known.conditions.warnings(found.profiles),
+            ),
+        )
 
 
 def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator[str]:
@@ -356,61 +397,6 @@ def _read(name: str, _changed_ns: int) -> float | None:
         return None
 
 
-def to_wire(given: ModelAdvice, *, every: bool = False) -> wire.Recommendation:
-    """The answer as JSON; docs/recommend.md explains each key."""
-    d, model = given.decision, given.manifest
-    work, shown = same_work(d, d.chosen), picks(d) if every else None
-    objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
-    options = d.options if every else best_of_each(d)
-    told = {id(option): option_of(option, d, objectives) for option in options}
-    saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
-    return wire.Recommendation(
-        jobs=tuple(
-            wire.AskedJob(
-                job=profile.job,
-                rate_unit=profile.rate_unit,
-                alone=wire.Alone(
-                    rate=profile.whole_gpu_rate,
-                    power_w=profile.whole_gpu_power_w,
-                    memory_used_mib=profile.memory_used_mib,
-                    latency_p99_ms=profile.whole_gpu_p99_ms,
-                ),
-                energy=_energy_per_unit(profile, saved, lower),
-                one_window=ONE_WINDOW in profile.flags,
-            )
-            for profile in d.profiles
-        ),
-        gpu_model=d.profiles[0].gpu_model,
-        objective=d.request.objective.name,
-        verdict=verdict_of(d),
-        choice=d.choice and told[id(d.choice)],
-        call=d.call and told[id(d.call)],
-        candidates=tuple(told.values()),
-        searched=len(d.options),
-        needs=needs_of(d),
-        same_work=wire.SameWork(
-            work_s=work.work.alone_s,
-            choice=_ending(work.choice),
-            restarted=_ending(work.restarted),
-            baselines={"exclusive": _ending(work.exclusive)},
-        ),
-        reasons=given.reasons,
-        warnings=given.warnings,
-        coverage=model.coverage,
-        model=wire.ModelName(version=model.version, gpu_models=model.gpu_models)
-        if len(d.profiles) == ADVISED_JOBS and not hold_several(d.profiles)
-        else None,
-        lower_limits=lower,
-        picks=None if shown is None else {name: o.name for name, o in shown.items()},
-        near=near_miss(d),
-        gpus=given.gpus,
-        replicas=given.replicas,
-        card=given.card and given.card.told,
-        drifts=given.drifts,
-        measured=given.measured,
-    )
-
-
 def _energy_per_unit(
     profile: Profile, saved: float | None, lower: Iterable[wire.LowerLimit]
 ) -> wire.EnergyPerUnit | None:
@@ -435,31 +421,44 @@ def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
         return ()
     if chosen is None:
         alone = {profile.job: profile for profile in d.profiles}.values()
-        found = (lower_limit([one], one.whole_gpu_power_w, [floor(one, request)]) for one in alone)
+        found = (lower_limit([one], one.whole_gpu_power_w, [request.floor(one)]) for one in alone)
     else:
         p = chosen.prediction
         floors = (
-            floor(profile, request) / part.speed.value
+            request.floor(profile) / part.speed.value
             for profile, part in zip(d.profiles, p.parts, strict=True)
         )
         found = iter([lower_limit(d.profiles, p.power_w.value, floors)])
     return tuple(one for one in found if one)
 
 
-def verdict_of(decision: Decision) -> wire.SharingVerdict:
-    """Whether to share."""
-    return "share" if decision.choice else "your call" if decision.call else "do not share"
-
-
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
     """An option as in JSON."""
-    p, prices = option.prediction, d.request.policy.prices
+    p, prices, vendor = (
+        option.prediction,
+        d.request.policy.prices,
+        vendor_of(d.profiles[0].gpu_model),
+    )
+    total = next((profile.units_total for profile in d.profiles if profile.units_total), None)
     worth = worth_of(p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles))
     return wire.Option(
         split=option.name,
         sharing=option.sharing,
         isolates=option.sharing in ISOLATING,
-        jobs=_job_shares(d.profiles, p, environments(d.profiles, option)),
+        jobs=tuple(
+            wire.JobShare(
+                job=profile.job,
+                share_percent=share,
+                units=total and units_for_share(share, total, vendor),
+                rate=part.rate,
+                speed=part.speed,
+                environment=environment,
+                latency_p99_ms=part.latency_p99_ms,
+            )
+            for profile, share, part, environment in zip(
+                d.profiles, p.split.shares, p.parts, option.environments(d.profiles), strict=True
+            )
+        ),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
         energy_saved=_saved_to_the_end(option, d) or worth.energy,
@@ -467,32 +466,8 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
         gpu_time_saved=worth.gpu_time,
         cost_saved=worth.cost,
         stp=p.stp,
-        objectives={n: p.objective_value(priced(ADVISED[n], prices)) for n in objectives},
+        objectives={n: p.objective_value(prices.priced(ADVISED[n])) for n in objectives},
         violations=tuple(violation.text for violation in option.violations),
-    )
-
-
-def _job_shares(
-    profiles: Sequence[Profile],
-    p: Prediction,
-    environments: Iterable[Mapping[str, str]],
-) -> tuple[wire.JobShare, ...]:
-    """What each job gets and does, with its environment and its p99 latency."""
-    vendor = vendor_of(profiles[0].gpu_model)
-    total = next((profile.units_total for profile in profiles if profile.units_total), None)
-    return tuple(
-        wire.JobShare(
-            job=profile.job,
-            share_percent=share,
-            units=total and units_for_share(share, total, vendor),
-            rate=part.rate,
-            speed=part.speed,
-            environment=environment,
-            latency_p99_ms=part.latency_p99_ms,
-        )
-        for profile, share, part, environment in zip(
-            profiles, p.split.shares, p.parts, environments, strict=True
-        )
     )
 
 
@@ -505,7 +480,7 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
     """Of the work of the request, until all have ended; None: nothing is said of it."""
     if d.request.work is None:
         return None
-    p, by = option.prediction, find_objective(DEFAULT_OBJECTIVE)
+    p, by = option.prediction, Objective.find(DEFAULT_OBJECTIVE)
     gain = gain_to_the_end(p.split, d.profiles, d.request.work, by)
     return p.range_of(lambda result: 1 - 1 / gain(result))
 
@@ -525,7 +500,7 @@ def needs_of(d: Decision) -> Needs:
 
 def _so_many(of: KnownSet, d: Decision) -> Copies:
     """A decision on copies of a job, in the numbers of all of them together."""
-    option = option_of(shown := way_of(d), d)
+    option = option_of(shown := d.way_or_nearest, d)
     rates = [job.rate for job in option.jobs]
     rate = Interval(
         *(sum(values) for values in zip(*((r.value, r.low, r.high) for r in rates), strict=True))
@@ -535,7 +510,7 @@ def _so_many(of: KnownSet, d: Decision) -> Copies:
     p99s = [job.latency_p99_ms for job in option.jobs if job.latency_p99_ms]
     return Copies(
         number=len(d.profiles),
-        verdict=verdict_of(d),
+        verdict=d.verdict,
         split=option.split,
         rate=rate,
         speed=min((job.speed for job in option.jobs), key=lambda speed: speed.value),
@@ -564,13 +539,6 @@ def _alone(profile: Profile) -> Copies:
         energy_saved_idle=Interval.sure(0.0),
         latency_p99_ms=Interval.sure(p99_ms) if p99_ms else None,
     )
-
-
-def with_known_idle(
-    profile_set: ProfileSet, fill: Mapping[str, float]
-) -> tuple[ProfileSet, tuple[str, ...]]:
-    """The idle power of the empty card alone: predictors have their own number for open jobs."""
-    return with_idle_power(profile_set, {name: w for name, w in fill.items() if name == IDLE})
 
 
 def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
@@ -625,10 +593,10 @@ def best_partners(
     own = find_profiles([job, job], settings, gpu_model)
     others = all_profiles(settings, own.a.gpu_model)
     every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
-    known = read_known(ProfileSet(every, ()), settings, any_of=True)
-    filled, _ = with_known_idle(known.found, known.model.manifest.fill)
+    known = KnownJobs.read(ProfileSet(every, ()), settings, any_of=True)
+    filled, _ = known.found.with_known_idle(known.model.manifest.fill)
     there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
-    request = with_card_memory(request, own.a.gpu_model)
+    request = request.with_card_memory(own.a.gpu_model)
     found: list[Partner] = []
     for other in profiles:
         pair = (profiles[0], other)
@@ -689,7 +657,7 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
     worth, (own, other) = worth_of(way.prediction, prices), way.prediction.parts
     yield Partner(
         partner=decision.profiles[1].job,
-        verdict=verdict_of(decision),
+        verdict=decision.verdict,
         split=way.name,
         speed=own.speed,
         partner_speed=other.speed,

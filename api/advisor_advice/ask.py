@@ -14,12 +14,12 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import (
+    KnownSet,
     ModelAdvice,
     best_partners,
-    known_set,
     request_of,
 )
-from advisor_advice.conditions import read_known
+from advisor_advice.conditions import KnownJobs, find_profiles
 from advisor_advice.options import (
     ByJob,
     every_job,
@@ -29,7 +29,6 @@ from advisor_advice.options import (
     read_works,
     words,
 )
-from advisor_advice.profiles import find_profiles
 from advisor_advice.words import recommendation, said
 
 P = ParamSpec("P")
@@ -165,7 +164,7 @@ def _answer(
         several_gpus=several,
         power_limit_w=asked.power_limit_w,
     )
-    known = known_set(read_known(found, settings, asked.gpu_uuid))
+    known = KnownSet.of(KnownJobs.read(found, settings, asked.gpu_uuid))
     if len(asked.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.
         from advisor_advice.placing import advised

@@ -1,7 +1,8 @@
-"""Experience of a host for advice: its card, drifting jobs, and jobs measured together.
+"""What a host knows of jobs: profiles by name, its card, drift, and jobs measured together.
 
-A job drifts by what the model in use expects of its launches today, not by what was expected when
-they began: a model that has learned since then, or a job that was profiled again, may be right now.
+Profiles are measured here, bundled, or estimated from one window. A job drifts by what the model in
+use expects of its launches today, not by what was expected when they began: a model that has
+learned since then, or a job that was profiled again, may be right now.
 """
 
 import functools
@@ -10,6 +11,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -17,17 +19,22 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, vendor_of, without_limits
+from advisor.core.job import check_one_gpu
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import (
+    DOUBTFUL,
     REPLAY_SOURCE,
     UNCOUNTED_UNIT,
     Observation,
     PairPoint,
+    Record,
     SoloPoint,
-    doubt,
     grouped,
 )
+from advisor.core.telemetry import NO_POWER
+from advisor.core.wording import unknown_job
+from advisor.errors import InputError
 from advisor.predict.card_factor import (
     CardFactor,
     CardPredictor,
@@ -35,7 +42,7 @@ from advisor.predict.card_factor import (
     observation_ratio,
     reference_logs,
 )
-from advisor.predict.kernels import Kernels, MeanEstimate, kernels_beside
+from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
     POWER,
     SPEED,
@@ -45,34 +52,382 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.power_limit import LimitPredictor, limit_warnings
+from advisor.predict.one_window import mean_window, window_of_point
+from advisor.predict.power_limit import LimitPredictor, limit_warnings, under_limit
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
-from advisor.predict.profiles import Floats, Profile, hold_several
+from advisor.predict.profiles import (
+    IDLE,
+    Floats,
+    Profile,
+    counted_kernels,
+    hold_several,
+    make_profiles,
+    serving_of,
+    with_active_idle,
+)
 from advisor.predict.sets import AnyWay, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
-from advisor.validity.points import undisputed
+from advisor.validity.points import is_usable, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts, check_for
 from advisor.wire.answers import DriftedJob, MeasuredTogether
-from advisor_advice.profiles import (
-    ProfileSet,
-    begun_store,
-    checked_on,
-    known_profiles,
-    or_estimated,
-)
-from advisor_data import Store
+from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import (
+    GPU_MODEL,
     bundled_points_together,
     bundled_reference_points,
     bundled_set_references,
     bundled_solo_points,
     select,
 )
+from advisor_data.files import read_points
 from advisor_data.known import checked_counts, known_checks
 from advisor_data.lists import Span
 from advisor_models.model_predictor import ModelPredictor
+from advisor_models.one_window import bundled_head
 from advisor_models.registry import Registry
+
+# How many jobs without a profile are named; a placement can have hundreds.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSet:
+    """Profiles of jobs on one GPU model, one for each name that was asked for, in that order.
+
+    Attributes:
+        bundled: Names of the jobs whose profile came with advisor.
+        other_models: On which all of them were profiled, too.
+    """
+
+    profiles: tuple[Profile, ...]
+    bundled: tuple[str, ...]
+    other_models: tuple[str, ...] = ()
+
+    @property
+    def a(self) -> Profile:
+        """The first job's."""
+        return self.profiles[0]
+
+    def checked(self, settings: Settings) -> CheckedCounts | None:
+        """What the check of these profiles' GPU model found; None: there was none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return checked_counts(settings.home, self.a.gpu_model, self.a.units_total)
+
+    def with_known_idle(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
+        """That of the empty card alone: predictors have their own number for open jobs."""
+        return self.with_idle_power({name: w for name, w in fill.items() if name == IDLE})
+
+    def with_idle_power(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
+        """The profiles with both idle powers each, and what to say of those without the first.
+
+        `fill` is what the manifest of the model takes for columns that are missing.
+
+        Returns:
+            Where it was missing, the median of the other profiles, else the model's; unchanged
+            where nobody knows.
+        """
+        profiles = self.profiles
+        lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
+        known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
+        assumed_w = statistics.median(known) if known else fill.get(IDLE)
+        if lacking and assumed_w is not None:
+            profiles = tuple(
+                replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
+            )
+        profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
+        given = replace(self, profiles=profiles)
+        if not lacking or assumed_w is None:
+            return given, ()
+        source = "as in the other profiles" if known else "as in the profiles of the model"
+        said = (
+            f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
+        )
+        return given, (said,)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilesOfJob:
+    """The profiles of one job by GPU model; empty: there is none.
+
+    Attributes:
+        bundled: GPU models of the profiles that came with advisor; a job's own go before these.
+    """
+
+    profiles: Mapping[str, Profile]
+    bundled: frozenset[str] = frozenset()
+
+    def before(self, other: "ProfilesOfJob") -> "ProfilesOfJob":
+        """These, and those of the other on GPU models for which there is none here."""
+        return ProfilesOfJob(
+            {**other.profiles, **self.profiles}, self.bundled | other.bundled - self.profiles.keys()
+        )
+
+
+def find_profiles(
+    names: Sequence[str],
+    settings: Settings,
+    gpu_model: str | None = None,
+    file: Path | None = None,
+    *,
+    several_gpus: bool = False,
+    power_limit_w: float | None = None,
+) -> ProfileSet:
+    """The profiles of jobs on a GPU model that all of them were measured on.
+
+    Without a wish it is the one that all profiles have in common. Solo points of a file go before
+    the stored and the bundled ones. Profiles are brought to `power_limit_w` of the card.
+
+    Raises:
+        InputError: a job has no profile, there is not just one GPU model in common, or it holds
+            `several_gpus`, and that is not meant.
+        StoreError: the store cannot be read.
+    """
+    stored = stored_points(settings, dict.fromkeys(names))
+    known = known_profiles(stored, names)
+    if file:
+        given = known_profiles(points := _solo_points(read_points(file)), names)
+        known = {name: given[name].before(of_job) for name, of_job in known.items()}
+        stored += points
+    if not _in_common(known, gpu_model):
+        # Only now: reading the bundled points takes time.
+        bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
+        known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
+    if not _in_common(known, gpu_model):
+        known = or_estimated(known, stored)
+    for name in names:
+        if not known[name].profiles:
+            raise no_profile(name, _known(settings, file), points=stored)
+    return on_one_gpu(
+        names, known, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
+    )
+
+
+def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
+    """Profiles on one GPU of a model by name of job, those measured here first, estimates last.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    bundled, stored = bundled_solo_points(), stored_points(settings, [None])
+    names = {point.job for point in (*bundled, *stored)}
+    own, theirs = (known_profiles(points, names) for points in (stored, bundled))
+    known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
+    found = {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
+    return {name: profile for name, profile in found.items() if profile.gpus == 1}
+
+
+def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
+    """Every profile that was measured here by GPU model and job; those of a file go before.
+
+    Raises:
+        InputError: the file cannot be read.
+        StoreError: the store cannot be read.
+    """
+    sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
+    found = [make_profiles(undisputed(points)) for points in sources]
+    return {(model, job): p for of in found for (job, model), p in of.items() if p.gpus == 1}
+
+
+def known_profiles(
+    points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
+) -> dict[str, ProfilesOfJob]:
+    """The profiles that points make, of each of these jobs.
+
+    Raises:
+        InputError: points that make no profile.
+    """
+    by_job = {name: dict[str, Profile]() for name in names}
+    profiles = make_profiles(undisputed(point for point in points if point.job in by_job))
+    for (job, model), profile in profiles.items():
+        by_job[job][model] = profile
+    return {
+        name: ProfilesOfJob(of_job, frozenset(of_job if bundled else ()))
+        for name, of_job in by_job.items()
+    }
+
+
+def or_estimated(
+    known: Mapping[str, ProfilesOfJob], points: Sequence[SoloPoint]
+) -> dict[str, ProfilesOfJob]:
+    """On GPU models where a job has no profile, what its windows on the whole GPU say.
+
+    Raises:
+        ModelError: the head that estimates is damaged.
+    """
+    lacking = (
+        point
+        for point in undisputed(points)
+        if point.job in known and point.gpu_model not in known[point.job].profiles
+    )
+    by_job = grouped(lacking, lambda point: point.job)
+    return {
+        name: of_job.before(ProfilesOfJob(_estimated_profiles(by_job.get(name, ()))))
+        for name, of_job in known.items()
+    }
+
+
+def on_one_gpu(
+    names: Sequence[str],
+    profiles_by_job: Mapping[str, ProfilesOfJob],
+    gpu_model: str | None = None,
+    *,
+    several_gpus: bool = False,
+    power_limit_w: float | None = None,
+) -> ProfileSet:
+    """The profiles of jobs, each of which has one, on a GPU model that all were measured on.
+
+    Raises:
+        InputError: no GPU model in common, several that were measured on here, or none of that
+            name; or a job holds `several_gpus`, and that is not meant; or `power_limit_w` of the
+            card is below half of that of a profile.
+    """
+    model = _common_model(names, profiles_by_job, gpu_model)
+    in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
+    others = () if gpu_model else sorted(in_common - {model})
+    bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
+    profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
+    for profile in profiles:
+        check_one_gpu(profile.job, 1 if several_gpus else profile.gpus)
+    if power_limit_w is not None:
+        profiles = tuple(under_limit(profile, power_limit_w) for profile in profiles)
+    return ProfileSet(profiles, bundled, tuple(others))
+
+
+def no_profile(
+    name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
+) -> InputError:
+    """What to do about a job without a profile: measure it, or spell it as it is spelled."""
+    known = set(known_jobs)
+    if name not in known:
+        return unknown_job(name, known)
+    mine = [point for point in points if point.job == name]
+    if len(undisputed(mine)) < len(mine):
+        return InputError(
+            f"{name} has no profile",
+            why="of windows that it needs there are unlike copies, and nobody can say which are "
+            "true",
+            fix="measure it again, or remove what one wrote: advisor data delete --written-by NAME",
+        )
+    why = why_no_profile(mine) if mine else None
+    return InputError(
+        f"{name} has no profile",
+        why=why or "a profile needs 100 % and one smaller share at least, with right results",
+        steps=(
+            f"advisor profile {name}   # on {'another' if why == NO_POWER else 'the'} GPU",
+            "this command again",
+        ),
+    )
+
+
+def stored_points(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPoint]:
+    """The stored points of some jobs; of all with None."""
+    with begun_store(settings) as store:
+        # What is not UTF-8 on a command line has parts that no database takes, and names no job.
+        asked = [job for job in jobs if job is None or job.isprintable()]
+        return [p for job in asked for p in store.solo_points(job=job)] if store else []
+
+
+def begun_store(settings: Settings) -> AbstractContextManager[Store | None]:
+    """The store; None where nothing was ever written: to open a database would make one."""
+    url, home = settings.database_url, settings.home
+    return open_store(url, home) if is_begun(url, home) else nullcontext()
+
+
+def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
+    """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
+    models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
+    return models if wanted is None else _named(models, wanted)
+
+
+def _named(models: Iterable[str], wanted: str) -> set[str]:
+    """Of GPU models that one, or those that it is a part of."""
+    found = set(models)
+    return found & {wanted} or {m for m in found if wanted.casefold() in m.casefold()}
+
+
+def _common_model(
+    names: Sequence[str], known: Mapping[str, ProfilesOfJob], wanted: str | None
+) -> str:
+    chosen = {name: known[name] for name in names}
+    found = {name: of_job.profiles for name, of_job in chosen.items()}
+    common = _in_common(chosen, wanted)
+    # What was measured here goes before what came with advisor.
+    own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
+    candidates = sorted(own or common & {GPU_MODEL} or common)
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise InputError(
+            f"all of them were profiled on {', '.join(candidates)}",
+            fix="choose one of them: --gpu-model, or `gpu_model` in a request",
+        )
+    models = dict.fromkeys(model for name in names for model in found[name])
+    near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
+    lacking = {model: [n for n in chosen if model not in found[n]] for model in near}
+    nearest = min(lacking, key=lambda model: len(lacking[model]))
+    named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    is_amd = vendor_of(nearest) == "amd"
+    untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
+    profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
+    raise InputError(
+        f"no profile on {nearest}: {', '.join(named)}{more}",
+        why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
+        fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
+        f"are recommendations for it, whether the model has seen it or not{untried}",
+    )
+
+
+def _known(settings: Settings, file: Path | None) -> set[str]:
+    """Names of the jobs that are defined or measured."""
+    from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
+
+    given = _solo_points(read_points(file)) if file else []
+    points = (*given, *stored_points(settings, [None]), *bundled_solo_points())
+    defined, _ = sound_jobs(settings.jobs_dir)
+    return {job.name for job in defined} | {point.job for point in points}
+
+
+def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
+    return [point for point in points if isinstance(point, SoloPoint)]
+
+
+def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
+    """Of one job by GPU model, from its windows on the whole GPU that nothing speaks against.
+
+    Raises:
+        ModelError: the head that estimates is damaged.
+    """
+    windows = (
+        point
+        for point in sorted(points, key=lambda p: p.started_at)
+        if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags)
+    )
+    found: dict[str, Profile] = {}
+    for gpu_model, of_model in grouped(windows, lambda point: point.gpu_model).items():
+        point = mean_window(of_model[-20:])  # the newest: programs change
+        if window := window_of_point(point):
+            serving = serving_of(of_model)
+            profile = bundled_head().profile(window, is_server=serving is not None)
+            found[gpu_model] = replace(
+                profile,
+                rate_unit=point.rate_unit,
+                idle_power_w=math.nan if point.idle_power_w is None else point.idle_power_w,
+                active_idle_power_w=point.active_idle_power_w or profile.active_idle_power_w,
+                values={**profile.values, "rate": point.rate * profile.values["rate"]},
+                flags=(*point.flags, *profile.flags),
+                serving=serving,
+                in_bursts=computes_in_bursts(point),
+                gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
+                kernels=counted_kernels(of_model),
+                gpus=point.gpus or 1,
+            )
+    return found
+
 
 # By job and GPU model.
 _ProfilesByModel: TypeAlias = Mapping[tuple[str, str], Profile]
@@ -229,7 +584,7 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
 
 def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: _Checked) -> bool:
     """Whether it says nothing of what the jobs do at that split."""
-    if doubt(observation):
+    if observation.doubt:
         return True
     host = checked(observation.gpu_model)
     return any(
@@ -263,10 +618,11 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
         StoreError: a stored check cannot be read.
     """
     in_time = sorted(observations, key=lambda one: one.started_at)
-    newest = {seen.gpu_model: seen for seen in in_time if _software_of(seen)}
+    newest = {seen.gpu_model: software for seen in in_time if (software := _software_of(seen))}
     found = {
-        model: outdated_check(home, model, _versions_of(_software_of(seen)))
-        for model, seen in newest.items()
+        # Texts such as `driver 580.159.04`.
+        model: outdated_check(home, model, dict(t.split(" ", 1) for t in software if " " in t))
+        for model, software in newest.items()
     }
     return {model: text for model, text in found.items() if text}
 
@@ -276,13 +632,6 @@ def _software_of(seen: Observation) -> tuple[str, ...]:
     texts = [part.libraries for part in seen.parts if part.libraries]
     libraries = {name.strip() for text in texts for name in text.split(",")}
     return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
-
-
-def _versions_of(software: Iterable[str]) -> dict[str, str]:
-    """Version by name, of texts such as `driver 580.159.04`."""
-    return {
-        name: version for text in software for name, _, version in [text.partition(" ")] if version
-    }
 
 
 MOST_JOBS = 50
@@ -308,6 +657,7 @@ class Conditions:
         windows: What was measured of jobs together.
         kernels: By job and GPU model, of jobs that no probe ran beside.
         hours: Launches of one job that was only seen beside others that are known.
+        expected: The newest other launches, by which a card's factor is found.
     """
 
     gpu_uuid: str | None = None
@@ -317,6 +667,23 @@ class Conditions:
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
     kernels: FittedKernels = field(default_factory=dict[tuple[str, str], Kernels])
     hours: tuple[Expected, ...] = ()
+    expected: tuple[Expected, ...] = ()
+
+    def on_card(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> "Conditions":
+        """For jobs on a GPU model, and on a card where it is known.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
+        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
+
+    def only_card(self, gpu_model: str) -> str | None:
+        """The card of that model that all launches ran on; None: there are none, or several."""
+        cards = {
+            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
+        }
+        return cards.pop() if len(cards) == 1 else None
 
     def applied(
         self, predictor: Predictor, profiles: Sequence[Profile]
@@ -417,29 +784,6 @@ class Conditions:
 NOTHING = Conditions()
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Experience(Conditions):
-    """What the newest observations of a store say: conditions of any card."""
-
-    expected: tuple[Expected, ...] = ()
-
-    def conditions(self, gpu_model: str, gpu_uuid: str | None, store: Store | None) -> Conditions:
-        """For jobs on a GPU model, and on a card where it is known.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
-        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
-
-    def only_card(self, gpu_model: str) -> str | None:
-        """The card of that model that all launches ran on; None: there are none, or several."""
-        cards = {
-            x.observation.gpu_uuid for x in self.expected if x.observation.gpu_model == gpu_model
-        }
-        return cards.pop() if len(cards) == 1 else None
-
-
 def read_conditions(
     settings: Settings,
     predictor: Predictor,
@@ -462,7 +806,7 @@ def read_conditions(
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     with begun_store(settings) as store:
         seen = experience_of(store, predictor, checks, settings.home, newest)
-        found = seen.conditions(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+        found = seen.on_card(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
     found = replace(found, windows=windows)
     if driver is None:
@@ -477,8 +821,8 @@ def experience_of(
     checked: _Checked,
     home: Path,
     newest: Iterable[Observation] = (),
-) -> Experience:
-    """What a store has seen, and what is not in it yet, against the model in use.
+) -> Conditions:
+    """Of any card: what a store has seen, and what is not in it yet, against the model in use.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
@@ -486,13 +830,13 @@ def experience_of(
     # The newest ones: so many take about a second.
     page = store.observation_page(None, Span(limit=2000)).records if store else ()
     if not (seen := tuple(undisputed([*newest, *page]))):
-        return Experience()
+        return NOTHING
     profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
     all_ = expected_of(seen, profiles, predictor, checked)
     by_unsure = grouped(all_, lambda one: sum(p.doubt is not None for p in one.profiles))
     # An estimate that is off is no drift, nor is it the card.
     expected = by_unsure.get(0, [])
-    return Experience(
+    return Conditions(
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
         outdated=outdated_checks(seen, home),
@@ -811,27 +1155,28 @@ class KnownJobs:
     checked: CheckedCounts | None = None
     conditions: Conditions = NOTHING
 
+    @classmethod
+    def read(
+        cls,
+        found: ProfileSet,
+        settings: Settings,
+        gpu_uuid: str | None = None,
+        *,
+        any_of: bool = False,
+        newest: Sequence[Observation] = (),
+    ) -> "KnownJobs":
+        """What this host knows, by the model in use; the last two are as in `measured_windows`.
 
-def read_known(
-    found: ProfileSet,
-    settings: Settings,
-    gpu_uuid: str | None = None,
-    *,
-    any_of: bool = False,
-    newest: Sequence[Observation] = (),
-) -> KnownJobs:
-    """What this host knows, by the model in use; `any_of` and `newest` as in `measured_windows`.
-
-    Raises:
-        ModelError: there is no model, or it is damaged.
-        StoreError: observations, or what the check of this GPU model found, cannot be read.
-    """
-    model = Registry(settings.home / "models").open_champion()
-    return KnownJobs(
-        found=found,
-        model=model,
-        checked=checked_on(found, settings),
-        conditions=read_conditions(
-            settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
-        ),
-    )
+        Raises:
+            ModelError: there is no model, or it is damaged.
+            StoreError: observations, or what the check of this GPU model found, cannot be read.
+        """
+        model = Registry(settings.home / "models").open_champion()
+        return cls(
+            found=found,
+            model=model,
+            checked=found.checked(settings),
+            conditions=read_conditions(
+                settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
+            ),
+        )

@@ -19,11 +19,10 @@ from advisor.decide.decision import (
     RatedSplit,
     Running,
     most_valuable,
-    near_miss,
     nearest,
     worth_of,
 )
-from advisor.decide.limits import Request, floor
+from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
 from advisor.launch.account import Trial
 from advisor.launch.spec import (
@@ -41,10 +40,15 @@ from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import ModelAdvice, gpu_warnings, known_set, with_known_idle
-from advisor_advice.conditions import read_conditions, read_known
+from advisor_advice.answers import KnownSet, ModelAdvice, gpu_warnings
+from advisor_advice.conditions import (
+    KnownJobs,
+    ProfileSet,
+    find_profiles,
+    read_conditions,
+    stored_points,
+)
 from advisor_advice.launching import ResolvedLaunch, count_notes, host_safety
-from advisor_advice.profiles import ProfileSet, checked_on, find_profiles, stored_points
 from advisor_models.registry import Manifest, Registry
 
 
@@ -62,7 +66,7 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    given = known_set(read_known(profile_set, settings, launch.gpu_uuid)).answer(criteria)
+    given = KnownSet.of(KnownJobs.read(profile_set, settings, launch.gpu_uuid)).answer(criteria)
     ways = ways_to_try(given.decision, launch.request.tries)
     if not (ways and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
@@ -101,7 +105,7 @@ def joining(
     profile_set, criteria = criteria_of(jobs, launch, settings)
     kept = with_kept(criteria, parts, profile_set.profiles)
     criteria = replace(kept, host_cores=float(len(available_cores())))
-    known = known_set(read_known(profile_set, settings, launch.gpu_uuid))
+    known = KnownSet.of(KnownJobs.read(profile_set, settings, launch.gpu_uuid))
     given = known.answer(criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
@@ -149,7 +153,7 @@ def _to_launch(
     parts = (
         replace(
             part,
-            min_speed=floor(profile, criteria),
+            min_speed=criteria.floor(profile),
             max_p99_ms=criteria.longest_p99_ms(profile),
             max_power_w=criteria.max_power_w,
         )
@@ -222,7 +226,7 @@ def with_forecast(
             why=why,
             fix="leave :low out of the split",
         )
-    checked = checked_on(profile_set, settings)
+    checked = profile_set.checked(settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     known, said = _expected(pair, profile_set, launch, settings)
@@ -256,7 +260,7 @@ def _predicted(
     predictor = Registry(settings.home / "models").open_champion()
     of_card = (card.uuid, card.driver) if card else (None, None)
     conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
-    filled, assumed = with_known_idle(profile_set, predictor.manifest.fill)
+    filled, assumed = profile_set.with_known_idle(predictor.manifest.fill)
     model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
     (expected,) = model.predict(profiles, [pair.split])
     warnings = (
@@ -327,7 +331,7 @@ def better(
     found = find_profiles(names, settings, gpu.model, power_limit_w=gpu.power_limit_w)
     if len(pair.parts) == 1:
         return _whole(pair, found, gpu)
-    known = known_set(read_known(found, settings, gpu.uuid, newest=seen))
+    known = KnownSet.of(KnownJobs.read(found, settings, gpu.uuid, newest=seen))
     asked = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
     way = known.decide(with_kept(asked, pair.parts, known.outlook.profiles)).choice
     if way is None:
@@ -384,7 +388,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     take = f"--share {near.prediction.split.shares[-1]:g}" if joins else f"--split {near.name}"
     if not kept:
         # Limits of those that run cannot be named beside a newcomer.
-        hint = (not joins and near_miss(d)) or f"take it: {take}"
+        hint = (not joins and d.near_miss()) or f"take it: {take}"
         broken = dict.fromkeys(violation.text for violation in near.violations)
         return NoSplitError(
             f"no split of {jobs} on the {model} keeps the limits",

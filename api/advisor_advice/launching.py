@@ -6,6 +6,7 @@ Nothing here loads numpy: a node without it can launch at a split that is given.
 import itertools
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,8 +21,6 @@ from advisor.core.gpu import (
     Share,
     Split,
     Vendor,
-    check_masks,
-    parse_split,
     units_for_share,
     vendor_of,
     visible,
@@ -253,11 +252,9 @@ def make_join(
         made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
-    try:
+    with _needing_numpy("--share"):
         from advisor.decide.decision import Running
         from advisor_advice import forecasting
-    except ImportError as error:
-        raise _needs_numpy(error, "--share") from error
     most = max(one.share_percent for one in status.jobs)
     there = Running(split=split, cap_percent=most, may_be_low=True)
     made = forecasting.joining(parts, job, there, wanted, settings)
@@ -308,7 +305,7 @@ def _make_pairs(
     """Jobs that run together, and notes about them; in each way that is to be tried."""
     jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
     if split is not None:
-        check_masks(split, vendor_of(launch.gpu_model or ""))
+        split.check_masks(vendor_of(launch.gpu_model or ""))
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
         return [_with_forecast(made, launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
@@ -317,10 +314,8 @@ def _make_pairs(
             why="a trial stops a job after seconds and starts it again",
             fix="if that loses no work, write restartable: true into the job file",
         )
-    try:
+    with _needing_numpy("--split"):
         from advisor_advice import forecasting
-    except ImportError as error:
-        raise _needs_numpy(error, "--split") from error
     return forecasting.recommended(jobs, launch, settings)
 
 
@@ -350,7 +345,7 @@ def _jobs_and_split(
     gpus = _gpus_of(jobs, str(request.gpu))
     if text is None:
         return jobs, None
-    split = parse_split(text, count, gpus=gpus)
+    split = Split.parse(text, count, gpus=gpus)
     if split.sharing == "exclusive":
         raise InputError(
             "jobs that run one after the other are not launched together",
@@ -425,10 +420,9 @@ def _with_forecast(
     return forecasting.with_forecast(made, launch, settings, joins=joins)
 
 
-def _needs_numpy(error: ImportError, option: str) -> InputError:
-    return InputError(
-        "recommendations need numpy", why=str(error), fix=f"{install('advise')}, or give {option}"
-    )
+def _needing_numpy(option: str) -> AbstractContextManager[None]:
+    what, fix = "recommendations need numpy", f"{install('advise')}, or give {option}"
+    return InputError.instead_of(ImportError, what, fix=fix)
 
 
 def frozen(name: str, settings: Settings, *, several_gpus: bool = False) -> Job:

@@ -16,7 +16,6 @@ from advisor.core.gpu import (
     Share,
     Split,
     read_bound,
-    share_environment,
     vendor_of,
 )
 from advisor.errors import InputError
@@ -111,9 +110,7 @@ def pasted(
             bound=bound,
             variables=bound
             | (
-                share_environment(
-                    Share(percent, memory_mib=mib, below_normal=is_low), None, "nvidia"
-                )
+                Share(percent, memory_mib=mib, below_normal=is_low).environment(None, "nvidia")
                 if is_mps
                 else {}
             ),

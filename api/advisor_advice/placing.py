@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import ADVISED_JOBS, WHOLE, split_environments, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
 from advisor.core.records import ONE_WINDOW, PRIOR
 from advisor.core.wording import as_asked, listed
@@ -18,7 +18,6 @@ from advisor.decide.limits import (
     check_jobs_fit,
     is_served,
     memory_unknown,
-    with_card_memory,
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -32,21 +31,23 @@ from advisor.predict.profiles import Profile, hold_several
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire import placement as wire
-from advisor.wire.answers import ModelName
+from advisor.wire import answers as wire
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.answers import (
     KnownSet,
     ModelAdvice,
     best_size,
     gpu_warnings,
-    known_set,
     of_check,
     promised_p99_ms,
-    with_known_idle,
 )
-from advisor_advice.conditions import Conditions, KnownJobs, read_known
-from advisor_advice.profiles import ProfileSet, all_profiles, find_profiles
+from advisor_advice.conditions import (
+    Conditions,
+    KnownJobs,
+    ProfileSet,
+    all_profiles,
+    find_profiles,
+)
 from advisor_models.registry import Registry
 
 
@@ -111,7 +112,7 @@ def place_jobs(
                     f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
                 )
         found = find_profiles(names, settings, gpu_model, file, power_limit_w=asked.power_limit_w)
-        known.append(read_known(found, settings, asked.gpu_uuid, any_of=True))
+        known.append(KnownJobs.read(found, settings, asked.gpu_uuid, any_of=True))
     return placed(asked, request, known, [asked.gpus, *(also or {}).values()])
 
 
@@ -166,9 +167,9 @@ def placed(
             f"{budget_w:g} W are less than one GPU takes",
             fix=f"allow {least_w:g} W, the lowest limit of which something is known",
         )
-    # Fewer cards at a higher limit, or more at a lower one.
+    # Fewer cards at a higher limit, or more at a lower one; six numbers of cards are tried.
     cards = range(min(most, int(budget_w // own_w) or 1), min(most, int(budget_w // least_w)) + 1)
-    tried = cards[:: math.ceil(len(cards) / _RACKS)]
+    tried = cards[:: math.ceil(len(cards) / 6)]
     plans = list[tuple[float, wire.Placement]]()
     for count in tried:
         limit_w = min(own_w, budget_w / count // STEP_W * STEP_W)
@@ -189,10 +190,6 @@ def placed(
     return max(plans, key=itemgetter(0))[1]
 
 
-# Numbers of cards that are tried under a budget of watts.
-_RACKS = 6
-
-
 def _planned(
     asked: PlacementRequest,
     request: Request,
@@ -207,7 +204,7 @@ def _planned(
             why="what a card draws beside others of its model is known of that card alone",
             fix="leave out the card, or place on one GPU",
         )
-    filled = [with_known_idle(of.found, of.model.manifest.fill) for of in known]
+    filled = [of.found.with_known_idle(of.model.manifest.fill) for of in known]
     profiles = [p for found, _ in filled for p in found.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
     request = _with_deadline(asked, request, served)
@@ -237,10 +234,6 @@ def _planned(
     return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w), plan
 
 
-# Of searching, for the jobs of one question.
-_SEATING_S = 2.0
-
-
 def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> ModelAdvice:
     """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
 
@@ -252,7 +245,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     is_set = len(asked.names) > ADVISED_JOBS and not hold_several(decision.profiles)
     if decision.way or asked.running or not is_set:
         return given
-    found, _ = with_known_idle(known.known.found, known.known.model.manifest.fill)
+    found, _ = known.known.found.with_known_idle(known.known.model.manifest.fill)
     served = {profile.job for profile in found.profiles if is_served(profile)}
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
     pool = pool_of(known.known, found, len(asked.names), kinds, decision.request)
@@ -260,7 +253,7 @@ def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> 
     placing = Placing.of(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
-    plan = solver.place(placing, time_limit_s=_SEATING_S)
+    plan = solver.place(placing, time_limit_s=2.0)
     sets = [one.launch for one in _sets(plan) for _ in range(one.count)]
     return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
 
@@ -272,7 +265,7 @@ def pool_of(
     there = {profile.job: profile for profile in found.profiles}
     idle_w = [profile.idle_power_w for profile in found.profiles]
     gpu_model = found.a.gpu_model
-    limits = with_card_memory(request, gpu_model)
+    limits = request.with_card_memory(gpu_model)
     check_jobs_fit(found.profiles, limits.memory_mib)
     return Pool(
         gpu_model=gpu_model,
@@ -295,7 +288,7 @@ def asked_of(known: KnownJobs, request: Request, running: Running | None = None)
         names = tuple(profile.job for profile in jobs)
         own = tuple(profiles[name] for name in names)
         if names not in sets:
-            sets[names] = known_set(replace(known, found=replace(known.found, profiles=own)))
+            sets[names] = KnownSet.of(replace(known, found=replace(known.found, profiles=own)))
         try:
             return sets[names].decide(replace(request.of(own), work=work), running)
         except NoSplitError:
@@ -412,7 +405,7 @@ def _to_wire(
         timed_out=plan.timed_out,
         bundled_profiles=tuple(sorted({name for of in known for name in of.found.bundled})),
         warnings=warnings,
-        model=ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
+        model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
         card=card and card.told,
     )
 
@@ -530,7 +523,7 @@ def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
     if one.split:
         total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
         shares = one.split.shares
-        limits = split_environments(one.split, total, vendor_of(pool.gpu_model))
+        limits = one.split.environments(total, vendor_of(pool.gpu_model))
     for n, kind in enumerate(one.kinds):
         profile = pool.profiles[kind]
         yield wire.SeatedJob(

@@ -16,7 +16,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, Interval, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, Running, best_of
-from advisor.decide.limits import TO_THE_END, Request, floor, is_served
+from advisor.decide.limits import TO_THE_END, Request, is_served
 from advisor.errors import (
     AdvisorError,
     BusyError,
@@ -53,12 +53,10 @@ from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting
-from advisor_advice.answers import with_known_idle
-from advisor_advice.conditions import KnownJobs, read_known
+from advisor_advice.conditions import KnownJobs, find_profiles
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
 from advisor_advice.placing import asked_of, pool_of
-from advisor_advice.profiles import find_profiles
 from advisor_profiling import SUPERVISOR
 
 
@@ -106,7 +104,7 @@ class QueueCard:
         """The job with what is asked for it: it is watched, and who is let join is held to it."""
         if (profile := self.profiles.get(part.job.name)) is None:
             return part
-        least, most_ms = floor(profile, self.request), self.request.longest_p99_ms(profile)
+        least, most_ms = self.request.floor(profile), self.request.longest_p99_ms(profile)
         return replace(part, min_speed=least, max_p99_ms=most_ms)
 
     def needing(self, least: Mapping[str, float]) -> "QueueCard":
@@ -127,6 +125,31 @@ class QueueCard:
         made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
         return forecasting.with_forecast(made, self.wanted, settings)[0]
 
+    @classmethod
+    def read(cls, jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> "QueueCard":
+        """What is known of jobs on the card that is wanted; a job without a profile runs alone.
+
+        Raises:
+            InputError: a limit is for none of the jobs.
+            ModelError: there is no model, or it is damaged.
+            StoreError: the store cannot be read.
+        """
+        found: list[Job] = []
+        lacking: dict[str, str] = {}
+        for job in {job.name: job for job in jobs}.values():
+            try:
+                find_profiles([job.name], settings, wanted.gpu_model, wanted.profiles)
+                found.append(job)
+            except InputError as error:
+                lacking[job.name] = error.what
+        if not found:
+            return cls(wanted=wanted, lacking=lacking)
+        profile_set, request = criteria_of(found, wanted, settings)
+        known = KnownJobs.read(profile_set, settings, wanted.gpu_uuid, any_of=True)
+        filled, _ = profile_set.with_known_idle(known.model.manifest.fill)
+        known = replace(known, found=filled)
+        return cls(wanted=wanted, lacking=lacking, known=known, request=request)
+
 
 def _alone(profile: Profile, share_percent: float) -> Prediction:
     """A job that has the GPU for itself; a server has no more than its demand to do."""
@@ -138,31 +161,6 @@ def _alone(profile: Profile, share_percent: float) -> Prediction:
         parts=(predicted_part(profile, Interval(speed, speed, speed)),),
         power_w=Interval(power_w, power_w, power_w),
     )
-
-
-def read_card(jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> QueueCard:
-    """What is known of jobs on the card that is wanted; a job without a profile runs alone.
-
-    Raises:
-        InputError: a limit is for none of the jobs.
-        ModelError: there is no model, or it is damaged.
-        StoreError: the store cannot be read.
-    """
-    found: list[Job] = []
-    lacking: dict[str, str] = {}
-    for job in {job.name: job for job in jobs}.values():
-        try:
-            find_profiles([job.name], settings, wanted.gpu_model, wanted.profiles)
-            found.append(job)
-        except InputError as error:
-            lacking[job.name] = error.what
-    if not found:
-        return QueueCard(wanted=wanted, lacking=lacking)
-    profile_set, request = criteria_of(found, wanted, settings)
-    known = read_known(profile_set, settings, wanted.gpu_uuid, any_of=True)
-    filled, _ = with_known_idle(profile_set, known.model.manifest.fill)
-    known = replace(known, found=filled)
-    return QueueCard(wanted=wanted, lacking=lacking, known=known, request=request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,9 +33,6 @@ from advisor.decide.decision import (
     LEAST_TIME_SAVED,
     Decision,
     RatedSplit,
-    best_of_each,
-    near_miss,
-    same_work,
     worth_of,
 )
 from advisor.decide.limits import is_served
@@ -44,7 +41,7 @@ from advisor.formats.moments import duration_text
 from advisor.predict.profiles import hold_several
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
 from advisor.wire.requests import RecommendationRequest
-from advisor_advice.answers import ModelAdvice, lower_limits, needs_of, option_of, to_wire
+from advisor_advice.answers import ModelAdvice, lower_limits, needs_of, option_of
 
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
@@ -57,7 +54,7 @@ _BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KW
 
 def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
     """The answer as in JSON, with its words if the request wants them."""
-    answer = to_wire(given, every=asked.every)
+    answer = given.to_wire(every=asked.every)
     return replace(answer, said=said(given)) if asked.words else answer
 
 
@@ -205,12 +202,12 @@ def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     is_named = way is r.call or way.sharing != "limited" or way.split.below_normal
     split = f" --split {way.name}" if is_named else ""
     yield "Start", f"advisor launch {as_asked(p.job for p in r.profiles)}{split}"
-    yield from _near(near_miss(r))
+    yield from _near(r.near_miss())
 
 
 def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
     """Against one after the other; for the work that is to be done, if it was given."""
-    found, p, prices = same_work(r, way), way.prediction, r.request.policy.prices
+    found, p, prices = r.same_work(way), way.prediction, r.request.policy.prices
     this, apart = found.choice, found.exclusive
     done = f": both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
     if r.request.work:
@@ -242,7 +239,7 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         by_price = f"; {_BY_PRICE}" if hours and r.request.objective.name != COST else ""
         saved = less_or_more(energy.value, 0)
         yield "At best", f"{best.name}{beyond}: {stp:.2f}x an hour, {saved} energy{by_price}"
-    yield from _near(near_miss(r))
+    yield from _near(r.near_miss())
 
 
 def _near(text: str | None) -> Iterator[tuple[str, str]]:
@@ -324,7 +321,7 @@ def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
     yield "Risk", f"{fault}; {', '.join(taken)}"
     if not way.isolates:
         yield "Apart", _isolated(r)
-    yield from _near(near_miss(r))
+    yield from _near(r.near_miss())
     yield "Start", launch_command(r, rated)
 
 
@@ -336,7 +333,7 @@ def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         yield "GPUs", f"{len(given.gpus)} instead of {len(r.profiles)}: {'; '.join(given.gpus)}"
     if not (r.apart.violations or hold_several(r.profiles)):
         yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
-    yield from _near(near_miss(r))
+    yield from _near(r.near_miss())
 
 
 _SEPARATE = "separate GPUs keep faults apart"
@@ -369,7 +366,7 @@ def launch_command(r: Decision, way: RatedSplit) -> str:
 
 def ways_not_taken(r: Decision) -> Iterator[str]:
     """Saving and broken limit of the best of each sharing that was not chosen, nearest first."""
-    ways = [option_of(option, r) for option in best_of_each(r)]
+    ways = [option_of(option, r) for option in r.best_of_each()]
     for way in sorted(ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
         if (r.choice and way.split == r.choice.name) or way.sharing == "exclusive":
             continue

@@ -14,8 +14,7 @@ from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes, answer_errors
 from advisor_api.launches.board import Board
 from advisor_api.launches.cards import HostCards
-from advisor_api.launches.drift_watch import watching_drift
-from advisor_api.launches.reconciler import reconciling
+from advisor_api.launches.reconciler import reconciling, watching_drift
 from advisor_api.openapi import describe
 from advisor_api.routes import pages, v1
 from advisor_api.service import Metrics, Service, open_service

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, combinations
 
 from advisor.core.records import PairPoint, SoloPoint, grouped
-from advisor_advice.profiles import ProfilesOfJob, known_profiles
+from advisor_advice.conditions import ProfilesOfJob, known_profiles
 from advisor_data import lists
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
 

@@ -23,8 +23,14 @@ from advisor.predict.measured import Windows, of_few
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts
-from advisor.wire.answers import ComponentsOfJob, Gains, Partner, Recommendation, SharingVerdict
-from advisor.wire.lists import JobRow
+from advisor.wire.answers import (
+    ComponentsOfJob,
+    Gains,
+    JobRow,
+    Partner,
+    Recommendation,
+    SharingVerdict,
+)
 from advisor.wire.requests import (
     MOST_CROSSED,
     GainsRequest,
@@ -36,28 +42,24 @@ from advisor_advice.answers import (
     KnownSet,
     components_by_share,
     curve_of,
-    known_set,
     partner_of,
     request_of,
-    verdict_of,
 )
 from advisor_advice.conditions import (
+    NOTHING,
     Conditions,
-    Experience,
     KnownJobs,
-    asked_together,
-    checks_of,
-    measured_windows,
-)
-from advisor_advice.placing import advised, place_request, placement_text
-from advisor_advice.profiles import (
     ProfileSet,
     ProfilesOfJob,
+    asked_together,
+    checks_of,
     known_profiles,
+    measured_windows,
     no_profile,
     on_one_gpu,
     or_estimated,
 )
+from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.words import recommendation
 from advisor_api import bundled
 from advisor_api.own_process import OwnProcesses, worked
@@ -195,7 +197,7 @@ class _Present:
         self._home, self._store, self._registry = home, store, registry
         self._change_count = change_count
         self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
-        self.experience, self._observed = Experience(), 0
+        self.experience, self._observed = NOTHING, 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
 
@@ -203,7 +205,7 @@ class _Present:
         """Say that this process wrote to the store or the registry; any thread may."""
         self._changed_at = time.monotonic()
 
-    def observed(self, experience: Experience) -> None:
+    def observed(self, experience: Conditions) -> None:
         """Take in what launches say from now on; any thread may."""
         self.experience, self._observed = experience, self._observed + 1
         self.changed()
@@ -361,7 +363,7 @@ class _JobsReader:
         key = found.a.gpu_model, gpu_uuid
         if (conditions := kept.conditions.get(key)) is None:
             store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self._present.experience.conditions, *key, store)
+            conditions = await asyncio.to_thread(self._present.experience.on_card, *key, store)
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, found, any_of))
 
@@ -492,7 +494,7 @@ class Engine(Collector):
         )
 
     async def place(self, asked: PlacementRequest) -> bytes:
-        """Who shares with whom, as JSON: `advisor.wire.placement`.
+        """Who shares with whom, as JSON: `advisor.wire.answers`.
 
         Worked out beside everything else, in a process of its own.
 
@@ -578,7 +580,7 @@ class Engine(Collector):
             decision = await self._decided(kept, request)
         except NoSplitError:
             return None, None
-        return verdict_of(decision), next(partner_of(decision), None)
+        return decision.verdict, next(partner_of(decision), None)
 
     async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
         known = await self._set(kept, asked)
@@ -589,5 +591,5 @@ class Engine(Collector):
         if (known := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
                 if (known := kept.sets.get(key)) is None:
-                    known = kept.sets[key] = known_set(await self._known.jobs(kept, *key))
+                    known = kept.sets[key] = KnownSet.of(await self._known.jobs(kept, *key))
         return known

@@ -64,10 +64,8 @@ MOST_KIB = 512 * 1024
 """A process that took more memory is not used again: Python gives little of it back."""
 
 
-class ProcessEndedError(AdvisorError):
+class ProcessEndedError(AdvisorError, code="process-ended"):
     """The process that worked something out ended before it was done."""
-
-    code = "process-ended"
 
 
 class OwnProcesses:

@@ -53,10 +53,8 @@ _PATIENCE_S = 1.0
 _REMEMBERED_S = 0.5
 
 
-class NotReadyError(AdvisorError):
+class NotReadyError(AdvisorError, code="not-ready"):
     """The service lives and cannot answer; says which part fails, and no more, to anyone."""
-
-    code = "not-ready"
 
 
 class ServiceReadiness:

@@ -43,7 +43,7 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint
 from advisor.core.wording import NAME
-from advisor.decide.limits import Request, with_card_memory
+from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.files import replace_file
 from advisor.formats.job_file import seen_job
@@ -1124,7 +1124,7 @@ def _packer(
     wanted: Wanted,
     profiles: Sequence[Profile],
 ) -> Packer:
-    limits = with_card_memory(wanted.limits, model)
+    limits = wanted.limits.with_card_memory(model)
     if limits.memory_mib is None:
         limits = replace(limits, memory_mib=survey.memory_mib(model))
     return Packer(

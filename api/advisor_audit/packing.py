@@ -24,7 +24,7 @@ import numpy as np
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS, Gpu
 from advisor.core.job import Job
 from advisor.core.objectives import Aim, Prices
-from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
@@ -251,7 +251,7 @@ class Survey:
                 continue
             read: dict[str, Any] = {n: means[n] for n in (POWER, *READ) if n in means}
             if seen.busy_s >= KEPT_S:
-                yield seen_point(
+                yield SoloPoint.seen(
                     # What looks like a server keeps its load.
                     Job(name=name, command=(), offered_rate=1.0 if seen.is_server else None),
                     Gpu(

@@ -18,8 +18,7 @@ from advisor.core.wording import PrintableFormatter
 from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
 from advisor.installed import DISTRIBUTION, install
 from advisor.settings import read_settings
-from advisor_cli.console import as_json_text, say, with_places
-from advisor_cli.lazy import HELP, LazyGroup, imported
+from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, with_places
 
 # Commands in the order of the help, with its line. Each is a module that has an `app` or a
 # function of the same name, and is imported when it is called: all together they load every
@@ -94,7 +93,8 @@ _UsageError: Any = typer.BadParameter.__base__
 
 def load(name: str) -> Any:
     """The command of that name, with all its options."""
-    return imported(_MODULES[name], name)
+    # `profile` in its module is what Python calls.
+    return imported(_MODULES[name], name, "profile_command" if name == "profile" else None)
 
 
 class _Group(LazyGroup):

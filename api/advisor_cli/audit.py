@@ -16,7 +16,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
 from advisor.core.gpu import WHOLE, MemoryFit, Split
-from advisor.core.objectives import ADVISED, COST, Aim, Interval, priced
+from advisor.core.objectives import ADVISED, COST, Aim, Interval
 from advisor.core.wording import listed
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
@@ -25,8 +25,8 @@ from advisor.formats.wire import to_plain
 from advisor.predict.sets import MEASURED_ON
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
+from advisor_advice.conditions import own_profiles
 from advisor_advice.placers import PLACERS, Pasted, pasted
-from advisor_advice.profiles import own_profiles
 from advisor_audit.audit import Audit, SharingSet, TellProgress, Wanted, audit as make_audit
 from advisor_audit.owners import Family, families_of
 from advisor_audit.page import NO_PRICE, change_text, headline, page
@@ -109,7 +109,7 @@ def audit(
     if placer:
         pasted(placer, "", (), None, MemoryFit((), None))  # refuses one that is not known
     if objective == COST:
-        priced(ADVISED[COST], settings.policy.prices)  # refuses it where nothing has a price
+        settings.policy.prices.priced(ADVISED[COST])  # refuses it where nothing has a price
     policy = settings.policy
     limits = Request(policy=policy if min_speed is None else replace(policy, min_speed=min_speed))
     wanted = Wanted(

@@ -4,6 +4,7 @@ Names and units are text, never markup.
 """
 
 import functools
+import importlib
 import inspect
 import re
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 import typer
+import typer.core
+import typer.main
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -219,14 +222,6 @@ REPLAY = "replay"
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
-PairPointsOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Pair points; else those that come with advisor")
-]
-
-SoloPointsOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Solo points; else those that come with advisor")
-]
-
 WithBundled: TypeAlias = Annotated[
     bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
 ]
@@ -277,8 +272,6 @@ MaxP99: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
 ]
-
-MaxPower: TypeAlias = Annotated[float | None, typer.Option(help="Most power of a GPU, W")]
 
 PowerLimit: TypeAlias = Annotated[
     float | None, typer.Option(help="Power limit of the GPU, W, where it is a lower one")
@@ -334,23 +327,10 @@ class LimitOptions:
 
     min_speed: MinSpeed = None
     max_p99: MaxP99 = None
-    max_power: MaxPower = None
+    max_power: Annotated[float | None, typer.Option(help="Most power of a GPU, W")] = None
     memory: Memory = None
     gpu_model: GpuModelOption = None
     profiles: ProfilesOption = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceOptions(LimitOptions):
-    """What advice may be asked for, too."""
-
-    min_gain: MinGain = None
-    isolate: Annotated[
-        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
-    ] = False
-    cores: Cores = None
-    gpu_uuid: GpuUuidOption = None
-    power_limit: PowerLimit = None
 
 
 R = TypeVar("R")
@@ -392,3 +372,51 @@ def _fields(kind: Any) -> Iterator[inspect.Parameter]:
         )
         for field in sorted(fields(kind), key=lambda field: field.name not in own)
     )
+
+
+HELP: Any = {"help_option_names": ["--help", "-h"]}
+"""What every command takes for a wish for help."""
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Holds the name and the line of help of each command, and imports the one that is called."""
+
+    load: Callable[[str], Any]
+    """Imports the command of a name, with all its options."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Flags without a type, as those of commands."""
+        return [_name_no_type(parameter) for parameter in super().get_params(ctx)]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Replace its line of help with the command itself."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and self.load(name), rest
+
+
+def _name_no_type(parameter: Any) -> Any:
+    if getattr(parameter, "is_flag", False):
+        parameter.metavar = ""
+    return parameter
+
+
+def imported(module: str, name: str, function: str | None = None) -> Any:
+    """The command of a module: its `app`, or a function, by default the one of that name."""
+    holds = importlib.import_module(module)
+    parent = typer.Typer()
+    if hasattr(holds, "app"):
+        parent.add_typer(holds.app, name=name)
+    else:
+        parent.command(name)(getattr(holds, function or name))
+    return _readable(typer.main.get_group(parent).commands[name])
+
+
+def _readable(command: Any) -> Any:
+    """The command with paragraphs of help that fill their lines, and no type of its flags."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = with_places("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
+    for parameter in command.get_params(typer.Context(command, **HELP)):
+        _name_no_type(parameter)
+    for part in getattr(command, "commands", {}).values():
+        _readable(part)
+    return command

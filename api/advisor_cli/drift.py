@@ -4,8 +4,14 @@ from collections.abc import Iterable
 
 from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
-from advisor.wire.answers import CardPower, DriftedJob, DriftReport
-from advisor_advice.conditions import checks_of, experience_of, stored_factor
+from advisor.wire.answers import CardPower, DriftedJob
+from advisor_advice.conditions import (
+    NOTHING,
+    Conditions,
+    checks_of,
+    experience_of,
+    stored_factor,
+)
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
@@ -40,40 +46,46 @@ def drift(as_json: AsJson = False) -> None:
 
     Example: advisor drift
     """
-    report = _drift_report(read_settings())
+    found, cards = _found(read_settings())
     if as_json:
-        say(as_json_text(report))
+        told = {
+            "observations": len(found.expected),
+            "drifts": found.drifts,
+            "cards": cards,
+            "outdated_checks": [*found.outdated.values()],
+        }
+        say(as_json_text(told))
         return
-    say_lines(_lines(report))
-    if report.drifts:
+    say_lines(_lines(found))
+    if found.drifts:
         say("")
-        print_table(table_of(_JOBS, report.drifts))
-    if report.cards:
+        print_table(table_of(_JOBS, found.drifts))
+    if cards:
         say("")
-        print_table(table_of(_CARDS, report.cards))
+        print_table(table_of(_CARDS, cards))
 
 
-def _lines(report: DriftReport) -> Iterable[str]:
-    compared = count_of(report.observations, "launched pair")
+def _lines(found: Conditions) -> Iterable[str]:
+    compared = count_of(len(found.expected), "launched pair")
     yield (
         f"{compared} compared with what the model in use expects"
-        if report.observations
+        if found.expected
         else "there is no launched pair to compare: advisor launch"
     )
-    if report.observations and not report.drifts:
+    if found.expected and not found.drifts:
         yield "no job has drifted"
-    yield from report.outdated_checks
+    yield from found.outdated.values()
 
 
-def _drift_report(settings: Settings) -> DriftReport:
-    """The newest observations against the model in use.
+def _found(settings: Settings) -> tuple[Conditions, list[CardPower]]:
+    """What the newest launches say against the model in use, and what their cards draw.
 
     Raises:
         ModelError: there is no model, or it is damaged.
         StoreError: the store, or what a check found, cannot be read.
     """
     if not is_begun(settings.database_url, settings.home):
-        return DriftReport(observations=0, drifts=(), cards=(), outdated_checks=())
+        return NOTHING, []
     predictor = Registry(settings.home / "models").open_champion()
     with open_store(settings.database_url, settings.home) as store:
         found = experience_of(store, predictor, checks_of(settings), settings.home)
@@ -81,9 +93,4 @@ def _drift_report(settings: Settings) -> DriftReport:
             {(one.observation.gpu_model, one.observation.gpu_uuid) for one in found.expected}
         )
         factors = [stored_factor(model, card, found.expected, store) for model, card in cards]
-    return DriftReport(
-        observations=len(found.expected),
-        drifts=found.drifts,
-        cards=tuple(factor.told for factor in factors if factor),
-        outdated_checks=tuple(found.outdated.values()),
-    )
+    return found, [factor.told for factor in factors if factor]

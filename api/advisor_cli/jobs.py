@@ -7,7 +7,7 @@ import typer
 
 from advisor.formats.job_file import sound_jobs
 from advisor.settings import Settings, read_settings
-from advisor.wire.lists import JobList, JobRow
+from advisor.wire.answers import JobList, JobRow
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
 from advisor_data.bundled import bundled_solo_points

@@ -30,8 +30,6 @@ from advisor.wire.requests import (
     LaunchRequest,
     WhenOneEnds,
     WhenP99Breaks,
-    check_join,
-    check_launch,
 )
 from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
 from advisor_advice.options import every_job, job_requests, longest_p99_ms
@@ -185,12 +183,12 @@ def launch(
         ResolvedLaunch, request=asked, profiles=limits.profiles, asked_by=user_name()
     )
     if join is not None:
-        check_join(asked)
+        asked.check_join()
         folder = find_folder(settings.home / "launches", join)
         # A launch without a GPU yet cannot be joined; the requested GPU is shown.
         seen = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
         raise typer.Exit(join_launch(folder, resolved(card=seen), settings, as_json=as_json))
-    check_launch(asked)
+    asked.check()
     check_arguments(asked, settings)
     seen = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)
     spec = make_spec(resolved(card=seen), settings)

@@ -21,9 +21,6 @@ from advisor.core.records import (
     LIMIT_BROKEN,
     Observation,
     ObservedPart,
-    doubt,
-    energy_apart_j,
-    energy_to_end_j,
 )
 from advisor.core.wording import as_asked, below_normal_text, energy_text, less_or_more, listed
 from advisor.errors import AdvisorError, InputError, JobError
@@ -430,7 +427,7 @@ def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
 
 def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
     """What it took and saved, what each job did, and whether its work was right."""
-    whole_j, apart_s, apart_j = energy_to_end_j(seen), _apart_s(seen), energy_apart_j(seen)
+    whole_j, apart_s, apart_j = seen.energy_to_end_j, _apart_s(seen), seen.energy_apart_j
     yield "Energy", _energy(seen, whole_j, apart_j)
     if (stp := _stp(seen)) is not None:
         yield "Work", _work(seen, stp, apart_s)
@@ -525,7 +522,7 @@ def _judged(
 ) -> Iterator[tuple[str, str]]:
     """Better or worse than predicted, values out of their ranges, and use of the observation."""
     told = filter(None, [_better(seen), *_outside(seen, jobs, forecast)])
-    if why := doubt(seen):
+    if why := seen.doubt:
         kept = f"Later answers leave it out: {why}."
     elif all(part.solo_rate for part in seen.parts):
         kept = "The next answer for these jobs takes it in."

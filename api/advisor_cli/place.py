@@ -18,8 +18,7 @@ from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
 from advisor.placement.solver import APART
 from advisor.settings import read_settings
-from advisor.wire.answers import Said
-from advisor.wire.placement import PlacedJob, Placement, Queue, SeatedSet, Totals
+from advisor.wire.answers import PlacedJob, Placement, Queue, Said, SeatedSet, Totals
 from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs

@@ -1,6 +1,6 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
@@ -14,10 +14,6 @@ from advisor.core.wording import counted, energy_text, less_or_more
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
-    best_of_each,
-    environments,
-    picks,
-    same_work,
 )
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
@@ -31,12 +27,16 @@ from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
-    AdviceOptions,
     AsJson,
     Columns,
+    Cores,
     Curve,
+    GpuUuidOption,
+    LimitOptions,
+    MinGain,
     Notes,
     ObjectiveOption,
+    PowerLimit,
     as_json_text,
     grouped,
     job_names,
@@ -53,7 +53,20 @@ from advisor_cli.console import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RecommendOptions(AdviceOptions):
+class _AdviceOptions(LimitOptions):
+    """What advice may be asked for, too."""
+
+    min_gain: MinGain = None
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+    ] = False
+    cores: Cores = None
+    gpu_uuid: GpuUuidOption = None
+    power_limit: PowerLimit = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RecommendOptions(_AdviceOptions):
     objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
@@ -110,7 +123,9 @@ def recommend(
     if as_json:
         say(as_json_text({**to_plain(told), "placer": words} if words else told))
     elif words:
-        _show_pasted(given, words)
+        console = print_screen(replace(first_lines(given), lines=()))
+        say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
+        print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
     else:
         _show(given, details)
 
@@ -184,7 +199,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         show_chart(_curves(r), title=_heading(r.request.objective), below=below)
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
-        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in best_of_each(r)]))
+        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in r.best_of_each()]))
 
 
 def _curves(r: Decision) -> Iterator[Curve]:
@@ -205,15 +220,13 @@ def _rates(r: Decision) -> Iterator[str]:
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
         speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        yield f"{profile.job} {_slower(part.speed.value)}: {rate}, {speed}"
+        # How long it takes, for one that takes 1 alone.
+        value = part.speed.value
+        slower = f"takes {1 / value:.1f} times as long" if value > 0 else "stands still"
+        yield f"{profile.job} {slower}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
-
-
-def _slower(speed: float) -> str:
-    """How long a job takes, for one that takes 1 alone."""
-    return f"takes {1 / speed:.1f} times as long" if speed > 0 else "stands still"
 
 
 def _pair_notes(given: ModelAdvice) -> Iterator[str]:
@@ -242,7 +255,7 @@ def _how(r: Decision) -> Iterator[str]:
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    seats = [*zip(names, environments(r.profiles, way), strict=True)]
+    seats = [*zip(names, way.environments(r.profiles), strict=True)]
     yield from (
         f"export {name}={value:<4} # in the shell that starts {job}"
         for job, environment in seats
@@ -253,7 +266,7 @@ def _how(r: Decision) -> Iterator[str]:
 
 
 def _other_objectives(r: Decision) -> Iterator[str]:
-    for name, pick in picks(r).items():
+    for name, pick in r.picks().items():
         if pick.name != r.chosen.name:
             p = pick.prediction
             yield (
@@ -306,7 +319,7 @@ def _number(value: float) -> str:
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
-    found, apart = same_work(r, choice), r.apart
+    found, apart = r.same_work(choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
     yield f"the same work, {work} alone, until both are done"
@@ -377,7 +390,7 @@ def replicas(
     job: Annotated[
         str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
     ],
-    asked: AdviceOptions,
+    asked: _AdviceOptions,
     most: Annotated[
         int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
@@ -402,9 +415,13 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
     sharing = told.choice.sharing if told.choice else "exclusive"
     console = plain_console(highlight=False, most=MOST_WIDTH)
     copies = "1 copy" if found.best == 1 else f"{found.best} copies"
-    way = f" at {best.split}" if sharing == "limited" else _WAYS.get(sharing, "")
+    ways = {"limited": f" at {best.split}", "time-sliced": " in turns, without MPS"}
     rests_on = basis(best.measured, [job.job] * job.one_window)
-    print_folded(console, "", f"{job.job} on the {told.gpu_model}{way}: {copies}. {rests_on}")
+    print_folded(
+        console,
+        "",
+        f"{job.job} on the {told.gpu_model}{ways.get(sharing, '')}: {copies}. {rests_on}",
+    )
     if found.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
         times = f"{best.rate.value / one.rate.value:.2f} times the rate of one"
@@ -434,17 +451,12 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
     print_table(table_of(columns, found.copies))
     ended = f"ended by {found.ended_by}: " if found.ended_by else ""
     print_folded(console, "", f"{ended}{found.why}")
-    if told.choice:
-        print_folded(console, "", _FAULTS[told.choice.isolates])
+    if told.choice and told.choice.isolates:
+        print_folded(console, "", "a fault of one copy leaves the others running")
+    elif told.choice:
+        fault = "a fault of one copy ends all, as MPS does not keep them apart: --isolate"
+        print_folded(console, "", fault)
     if with_notes:
         print_list(console, "notes", "!", told.warnings)
     elif told.warnings:
         print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
-
-
-_WAYS: Mapping[str, str] = {"time-sliced": " in turns, without MPS"}
-
-_FAULTS = {
-    False: "a fault of one copy ends all, as MPS does not keep them apart: --isolate",
-    True: "a fault of one copy leaves the others running",
-}

@@ -35,7 +35,7 @@ from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.placing import check_deadline
-from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
+from advisor_advice.queue import QueueCard, QueueLook, QueueRun
 from advisor_cli.console import (
     AsJson,
     Columns,
@@ -487,7 +487,7 @@ def run(
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
     launch = ResolvedLaunch(request=request, asked_by=user_name())
-    cards = [read_card(found, replace(launch, card=gpu), settings) for gpu in there]
+    cards = [QueueCard.read(found, replace(launch, card=gpu), settings) for gpu in there]
     _check_alone(found, cards)
     if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
         why = "a job file does not say restartable: true"

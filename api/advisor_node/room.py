@@ -23,7 +23,7 @@ from typing import Generic, Protocol, TypeVar
 
 from advisor.client import ApiError, Client, ClientError, ProfilePoints
 from advisor.core.gpu import WHOLE, Gpu, Share
-from advisor.core.job import TOLERANCE, Job, ProgressSettings, Reported, Verdict, judge
+from advisor.core.job import TOLERANCE, Job, ProgressSettings, Reported, Verdict
 from advisor.core.records import (
     BACKLOG,
     DOUBTFUL,
@@ -228,7 +228,7 @@ class TenantMeter(Generic[T]):
             self.steps, self.unread = self._tally.total, progress.fault
             self._recent.add(Moment(now_s), self.steps)
             # Its profile may be of another seed or version, so only what is not finite is wrong.
-            self.results = judge(progress.reported, None, TOLERANCE)
+            self.results = progress.reported.judge(None, TOLERANCE)
         self.working = bool(users.all) and bool(self.steps) and not self.tenant.over
         if self.working and self.libraries is None:
             self.libraries = loaded_libraries(users.all)

@@ -28,7 +28,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.spec import OVER
 from advisor.settings import Retention
-from advisor.wire.lists import AuditEntry
+from advisor.wire.answers import AuditEntry
 from advisor_data import Store
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import Record, SoloPoint, grouped
 from advisor.formats.rows import P
 from advisor.validity.points import with_solo_flags
-from advisor.wire.lists import JobRow, PointsOrigin
+from advisor.wire.answers import JobRow, PointsOrigin
 
 MOST_OF_MOMENT = 1000
 """Records that a page has beyond its limit, so that those of one moment stay together."""

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from advisor.errors import BusyError, IdempotencyError, InputError
 from advisor.formats.moments import now, to_text
-from advisor.wire.lists import AuditEntry
+from advisor.wire.answers import AuditEntry
 from advisor_data import default_url
 from advisor_data.store import (
     OpenDatabase,

@@ -27,7 +27,7 @@ from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
 from advisor_advice.forecasting import recommended
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
-from advisor_advice.queue import OpenCard, planned, read_card
+from advisor_advice.queue import OpenCard, QueueCard, planned
 from advisor_api.app import create_app
 from advisor_api.http.options import ServeOptions
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
@@ -110,7 +110,7 @@ def _of_launch(names: Sequence[str], settings: Settings) -> Answer:
 
 def _of_run(names: Sequence[str], settings: Settings) -> Answer:
     request = LaunchRequest.of(*names, gpu_model=GPU_MODEL)
-    card = read_card(_jobs(names), ResolvedLaunch(request=request), settings)
+    card = QueueCard.read(_jobs(names), ResolvedLaunch(request=request), settings)
     ((_, jobs, split),) = planned((OpenCard(card=card, able=frozenset(names)),), tuple(names))
     expected = card.expected(jobs, split)  # in the order asked
     if expected is None or len(jobs) < len(names):

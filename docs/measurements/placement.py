@@ -36,10 +36,10 @@ from advisor.placement.solver import APART
 from advisor.predict.sets import fills
 from advisor.settings import read_settings
 from advisor.wire.requests import LaunchRequest, PlacementRequest, QueuedJobs
+from advisor_advice.conditions import find_profiles
 from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
-from advisor_advice.profiles import checked_on, find_profiles
-from advisor_advice.queue import QueueCard, QueueLook, QueueRun, read_card
+from advisor_advice.queue import QueueCard, QueueLook, QueueRun
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.registry import Registry
 
@@ -187,7 +187,7 @@ def runs(seeds: Iterable[int]) -> Iterator[tuple[str, ...]]:
             units, memory = CARD_UNITS[GPU_MODEL], MEMORY_MIB[GPU_MODEL]
             gpu = Gpu(uuid=str(n), model=GPU_MODEL, units_total=units, memory_mib=memory)
             wanted = ResolvedLaunch(request=LaunchRequest.of(*works), card=gpu)
-            cards.append(read_card(jobs, wanted, read_settings()))
+            cards.append(QueueCard.read(jobs, wanted, read_settings()))
         idle_w = float(np.mean([p.idle_power_w for p in cards[0].profiles.values()]))
         queue = tuple(QueuedJobs(job=name, work_s=s) for name, s in works.items())
         asked = PlacementRequest(jobs=queue, gpus=gpus, gpu_model=GPU_MODEL, time_limit_s=60.0)
@@ -241,7 +241,7 @@ def drawn(jobs: int, kinds: int, gpus: int, aim: str) -> Placing:
         limits=Request(policy=Policy(objective=None if aim != "fewest-cards" else "throughput")),
         idle_power_w=float(np.mean([profile.idle_power_w for profile in profiles])),
         of_pairs=Registry(settings.home / "models").open_champion(),
-        checked=checked_on(own, settings),
+        checked=own.checked(settings),
     )
     kept = [
         Kind(name=profiles[n].job, count=int(counts[n]), is_server=is_served(profiles[n]))

@@ -28,15 +28,13 @@ import numpy as np
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
 from advisor.core.records import PointPart, SoloPoint
 from advisor.decide.decision import Outlook, decide
-from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, floor, is_served
+from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import AnyWay, fills
 from advisor.settings import Settings, read_settings
-from advisor_advice.answers import with_known_idle
-from advisor_advice.conditions import measured_split
-from advisor_advice.profiles import find_profiles
+from advisor_advice.conditions import find_profiles, measured_split
 from advisor_data.bundled import (
     GPU_MODEL,
     bundled_points_together,
@@ -192,7 +190,7 @@ def profiles_of(
         InputError: a job has none on that GPU model.
     """
     found = find_profiles(list(jobs), settings, gpu_model)
-    return with_known_idle(found, model.manifest.fill)[0].profiles
+    return found.with_known_idle(model.manifest.fill)[0].profiles
 
 
 def measured() -> Sets:
@@ -309,7 +307,7 @@ def refusals(
 def chance_of(p: Prediction, profiles: Sequence[Profile], request: Request) -> float:
     """That the job of which it is least likely keeps its speed, as the policy states it."""
     weights = [
-        math.log(part.speed.value / max(floor(profile, request), 1e-6))
+        math.log(part.speed.value / max(request.floor(profile), 1e-6))
         / max(math.log(part.speed.value / part.speed.low), 1e-6)
         for part, profile in zip(p.parts, profiles, strict=True)
     ]
@@ -333,7 +331,7 @@ def held_limits(
     """Whether every job kept its speed, and every server its p99, by the means of the windows."""
     speeds, tails = True, True
     for seat, profile in enumerate(profiles):
-        least = floor(profile, request) - TOLERANCE
+        least = request.floor(profile) - TOLERANCE
         if is_served(profile):
             speeds &= statistics.fmean(window.above[seat] for window in windows) >= -3
         else:

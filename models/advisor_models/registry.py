@@ -47,7 +47,7 @@ from advisor.files import (
 from advisor.formats.moments import is_utc
 from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
-from advisor.wire.lists import Action, ChampionChange, ModelDetails, ModelList, ModelRow
+from advisor.wire.answers import Action, ChampionChange, ModelDetails, ModelList, ModelRow
 
 UNCAPPED = "uncapped"
 """Without limits of SMs."""

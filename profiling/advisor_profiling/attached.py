@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 from advisor.core.gpu import WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint, seen_point
+from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.telemetry import (
     COUNTERS,
     MEMORY_USED,
@@ -404,7 +404,7 @@ class SeenAlone:
         self._due_s = 2 * self.alone_s
         kept = {POWER, BUSY, *COUNTERS.values()} & {*self._sums}
         means = {name: self._sums[name] / self._reads[name] for name in kept}
-        point = seen_point(
+        point = SoloPoint.seen(
             self.job,
             look.gpu,
             rate=rate,

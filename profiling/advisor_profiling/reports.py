@@ -21,7 +21,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
-from advisor_profiling.campaign.colocation import PlannedSplit
+from advisor_profiling.campaign.plan import PlannedSplit
 
 WIDTH = 120
 """Columns that the table may need."""

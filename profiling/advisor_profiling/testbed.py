@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from advisor.core.gpu import MOST_GPUS, Gpu, Share, vendor_of
-from advisor.core.job import NOTHING, Job, ProgressSettings, Reported, read_first
+from advisor.core.job import NOTHING, Job, ProgressSettings, Reported
 from advisor.core.records import (
     HEAT,
     REPLAY_SOURCE,
@@ -37,12 +37,14 @@ from advisor.core.telemetry import (
     CLOCK_SM,
     COUNTERS,
     ENERGY_GPU,
+    MEMORY_USED,
     POWER_GPU,
     POWER_LIMIT,
+    POWER_MEMORY,
+    POWER_SPREAD,
     TEMPERATURE_GPU,
     Channel,
     Readings,
-    SeveralGpus,
     TelemetrySource,
     channels_of,
 )
@@ -413,6 +415,60 @@ def strangers(gpu: Gpu) -> list[int]:
     return [pid for pid in nvml.compute_pids(gpu.uuid) if not name_of(pid).startswith(MPS_SERVER)]
 
 
+class _SeveralGpus:
+    """The GPUs of one job as one: the mean of each reading, of memory the most, or the sum of each.
+
+    `POWER_SPREAD` tells how far apart they are.
+
+    Args:
+        sources: Of each GPU, the first one's first.
+        summed: Whether power, energy and the power limit are those of all together.
+    """
+
+    def __init__(self, sources: Sequence[TelemetrySource], *, summed: bool = False) -> None:
+        first, self._sources = sources[0], sources
+        added = {POWER_GPU, POWER_MEMORY, ENERGY_GPU, POWER_LIMIT}
+        self._summed = added if summed else set[str]()
+        self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
+        self.channels = first.channels
+        self.gates = [gate for source in sources for gate in source.gates]
+
+    def read(self, names: Collection[str]) -> Readings:
+        """None where one of them has none."""
+        asked = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
+        each = [source.read({*asked.values()}) for source in self._sources]
+        return {name: self._of_all(name, [of[own] for of in each]) for name, own in asked.items()}
+
+    def _of_all(self, name: str, values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        if name in (MEMORY_USED, POWER_SPREAD):
+            return max(known) - (min(known) if name == POWER_SPREAD else 0.0)
+        return sum(known) / (1 if name in self._summed else len(known))
+
+    def throttle_reasons(self) -> tuple[str, ...] | None:
+        """Of any of them."""
+        each = [source.throttle_reasons() for source in self._sources]
+        known = [names for names in each if names is not None]
+        return tuple(sorted({name for names in known for name in names})) if known else None
+
+    def processes_memory_mib(self, pids: Collection[int]) -> float | None:
+        """On the GPU where they need most."""
+        each = [source.processes_memory_mib(pids) for source in self._sources]
+        return max((mib for mib in each if mib is not None), default=None)
+
+    def start_window(self) -> None:
+        """Of all."""
+        for source in self._sources:
+            source.start_window()
+
+    def close(self) -> None:
+        """All of them."""
+        for source in self._sources:
+            source.close()
+
+
 def open_source(
     gpu: Gpu, name: SourceName | None, settings: Settings, *, summed: bool = False
 ) -> TelemetrySource:
@@ -421,7 +477,7 @@ def open_source(
         each = list[TelemetrySource]()
         with undone_by(lambda: [source.close() for source in each]):
             each.extend(open_source(replace(g, others=()), name, settings) for g in gpu.each)
-        return SeveralGpus(each, summed=summed)
+        return _SeveralGpus(each, summed=summed)
     match name or ("nvml" if gpu.vendor == "nvidia" else "amd"):
         case "nvml":
             return nvml.NvmlSource(gpu.uuid)
@@ -822,7 +878,7 @@ class ReplayTestbed:
         is_alone = isinstance(point, SoloPoint)
         parts = (part_alone(point),) if is_alone else point.parts
         # What the jobs of a pair said of their results is not kept.
-        reported = (read_first(point.reported) if is_alone else None) or NOTHING
+        reported = (Reported.read(point.reported) if is_alone else None) or NOTHING
         for part, process in zip(parts, processes, strict=True):
             process.play(part, self._noise(part.rate_stderr, part.rate), reported)
         self.source.playing = point

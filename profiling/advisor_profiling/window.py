@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import advisor
 from advisor.core.gpu import Gpu, Share
-from advisor.core.job import Job, Reported, Verdict, verdict_flags, write_first
+from advisor.core.job import Job, Reported, Verdict, verdict_flags
 from advisor.core.records import (
     BACKLOG,
     CORE_PERCENT,
@@ -814,7 +814,7 @@ class WindowResult:
         return SoloPoint(
             **{_OF_SOLO.get(name, name): value for name, value in asdict(self.parts[0]).items()},
             mode=conditions.mode,
-            reported=write_first(self.reported[0]),
+            reported=self.reported[0].written,
             input_fingerprint=self.target.specs[0].job.input_fingerprint,
             gpus=len(conditions.gpu.each) if conditions.gpu.others else None,
             **self.held,

@@ -18,8 +18,7 @@ from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_advice.conditions import NOTHING, Conditions, KnownJobs
-from advisor_advice.profiles import ProfileSet
+from advisor_advice.conditions import NOTHING, Conditions, KnownJobs, ProfileSet
 from advisor_data.files import write_points
 from advisor_models.registry import Manifest
 

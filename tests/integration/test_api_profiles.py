@@ -28,7 +28,7 @@ from advisor.formats.rows import P, from_row, to_row
 from advisor.formats.wire import read, to_plain
 from advisor.runtime.processes import wait_until
 from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record
-from advisor.wire.lists import (
+from advisor.wire.answers import (
     AuditLog,
     JobList,
     JobRow,

@@ -12,8 +12,7 @@ from command_line import Advisor, answered
 from in_process import Api, error_of, running
 
 from advisor.formats.wire import read
-from advisor.wire.answers import BatchAnswer, Gains, Recommendation
-from advisor.wire.placement import Placement
+from advisor.wire.answers import BatchAnswer, Gains, Placement, Recommendation
 
 URL = "/v1/recommendations"
 PAIR = ["fft", "resnet50-train-b2"]

@@ -49,7 +49,7 @@ from advisor.runtime.processes import wait_until
 from advisor.wire.power import InputAsked
 from advisor_advice.ask import recommend
 from advisor_cli import recommend as recommend_command, recommend as replicas_command
-from advisor_cli.measure import profile as profile_command, profile_here
+from advisor_cli.measure.profile import profile, profile_command
 from advisor_data.bundled import bundled_solo_points
 from advisor_node.slurm.site import Named
 
@@ -526,13 +526,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert told == recommend("bert-serve-30", "triad", max_power=800.0, min_gain=0.0)
     least, shares = cast("Any", np.int64(0)), cast("Any", np.array([10, 100]))
     assert recommend("triad", "fft", min_speed=least) == recommend("triad", "fft", min_speed=0)
-    assert len(profile_here.profile("triad", shares=shares, gpu="replay").points) == 2
+    assert len(profile("triad", shares=shares, gpu="replay").points) == 2
 
 
 @pytest.mark.usefixtures("advisor")
 def test_a_replay_in_python_has_the_points_of_the_command(advisor: Advisor) -> None:
     told = json.loads(advisor("profile", "triad", "--gpu", "replay", "--json").out)
-    found = profile_here.profile("triad", shares=[10, 100], gpu="replay")
+    found = profile("triad", shares=[10, 100], gpu="replay")
     points = [p for p in told["points"] if p["share_percent"] in (10, 100)]
     frame = found.to_frame()
     assert frame["share_percent"].tolist() == [10, 100]
@@ -551,7 +551,7 @@ SHOWN = {"on", "shard", "how", "why", "notes", "as_json", "placer"}
     [
         (advisor.recommend, recommend_command.recommend),
         (advisor.replicas, replicas_command.replicas),
-        (advisor.profile, profile_command.profile),
+        (advisor.profile, profile_command),
     ],
 )
 def test_options_have_the_same_names_and_defaults(ask: object, command: object) -> None:

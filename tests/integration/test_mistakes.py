@@ -91,7 +91,7 @@ def test_without_a_gpu_no_command_is_watched(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was run for up to 20 s before anybody looked for the GPU."""
-    monkeypatch.setattr("advisor_cli.measure.profile_here.find_progress", None)
+    monkeypatch.setattr("advisor_cli.measure.profile.find_progress", None)
     done = advisor("profile", "--name", "a", "--", "sleep", "60")
     assert (done.code, "looking for progress" in done.err) == (6, False)
 

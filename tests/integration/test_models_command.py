@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from advisor.core.records import LIMIT_BROKEN, Observation
 from advisor.errors import ModelError
-from advisor_api.launches.drift_watch import DriftWatch
+from advisor_api.launches.reconciler import DriftWatch
 from advisor_cli.app import app
 from advisor_data import open_store
 from advisor_models import registry

@@ -19,8 +19,8 @@ from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.placement.placing import Kind, Placing, Pool, SetAnswers
 from advisor.settings import read_settings
+from advisor_advice.conditions import find_profiles
 from advisor_advice.options import min_speeds, read_works
-from advisor_advice.profiles import find_profiles
 from advisor_cli.place import MAX_JOBS, read_entries
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points

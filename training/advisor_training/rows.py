@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import EQUAL, WHOLE, Split
-from advisor.core.objectives import PartResult, SplitResult, exclusive
+from advisor.core.objectives import PartResult, SplitResult
 from advisor.core.records import (
     DOUBTFUL,
     OBSERVED_SOURCE,
@@ -441,7 +441,7 @@ def _measurement(
         gpu_uuid=point.gpu_uuid,
         run=point.run,
         points=len(group),
-        exclusive=exclusive([(solo.rate, solo.power_w) for solo in solos]),
+        exclusive=SplitResult.exclusive([(solo.rate, solo.power_w) for solo in solos]),
         splits={kind: _medians(of_kind, solos) for kind, of_kind in of_kinds.items()},
         repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,

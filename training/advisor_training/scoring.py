@@ -34,7 +34,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import grouped
 from advisor.decide.decision import fewest_limits
-from advisor.decide.limits import Request, floor, violations
+from advisor.decide.limits import Request
 from advisor.predict.predictions import (
     Prediction,
     Predictions,
@@ -405,7 +405,7 @@ class ChoiceQuestion:
         if name == "exclusive" or not self.min_speed:
             return True
         limits = Request(policy=Policy(min_speed=self.min_speed))
-        return all(s >= floor(job, limits) for s, job in zip(result.speeds, jobs, strict=True))
+        return all(s >= limits.floor(job) for s, job in zip(result.speeds, jobs, strict=True))
 
 
 QUESTIONS: Mapping[str, ChoiceQuestion] = MappingProxyType(
@@ -565,7 +565,7 @@ def _pick(
         # Without a minimum speed a server may fall short as well, as the oracle has it.
         if name == "exclusive"
         or not question.min_speed
-        or violations(Predictions.of([option]), profiles, limits) == ((),)
+        or limits.violations(Predictions.of([option]), profiles) == ((),)
     } or options
     jobs, value = [profile.job for profile in profiles], question.objective.value
     chosen = best_within_tie(

@@ -20,8 +20,6 @@ from advisor.core.records import (
     SETTLE_S,
     WRONG,
     Observation,
-    energy_apart_j,
-    energy_to_end_j,
     is_far,
 )
 from advisor.launch.spec import Forecast, JobStatus, LaunchSpec, LaunchStatus, State
@@ -99,7 +97,7 @@ class LaunchMetrics(Collector):
 
     def count_energy(self, seen: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
-        used_j, apart_j = energy_to_end_j(seen), energy_apart_j(seen)
+        used_j, apart_j = seen.energy_to_end_j, seen.energy_apart_j
         # What those took who were left after an end is in the first stretch, too.
         if seen.stretch or used_j is None:
             return
@@ -133,7 +131,8 @@ class LaunchMetrics(Collector):
             _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
             for name, text, value_of in _OF_RUNNING
         )
-        yield _gauge("running_energy_saved_joules", _SAVED_SO_FAR, "gpu", {
+        so_far = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
+        yield _gauge("running_energy_saved_joules", so_far, "gpu", {
             one.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(one.launch_id, 0.0)
             for one in running if (ledger := one.ledger)
         })  # fmt: skip
@@ -178,8 +177,6 @@ _gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFa
 
 
 _WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
-
-_SAVED_SO_FAR = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
 
 _SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
 

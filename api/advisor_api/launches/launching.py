@@ -37,7 +37,7 @@ from advisor.launch.spec import (
 )
 from advisor.launch.start import spawn_supervisor
 from advisor.settings import Settings
-from advisor.wire.requests import LaunchRequest, check_join, check_launch
+from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec
 from advisor_api.http.access import Caller
 from advisor_api.http.routing import LOG
@@ -198,16 +198,12 @@ def _visible_job(job: JobStatus, caller: Caller) -> JobStatus:
     return job if "launch" in caller.scopes else replace(job, error=job.error and HIDDEN)
 
 
-class LaunchingOffError(AdvisorError):
+class LaunchingOffError(AdvisorError, code="launching-off"):
     """This service launches nothing."""
 
-    code = "launching-off"
 
-
-class _OtherHostError(AdvisorError):
+class _OtherHostError(AdvisorError, code="other-host"):
     """What was asked for can only be done on another host."""
-
-    code = "other-host"
 
 
 def launch(
@@ -376,7 +372,7 @@ def request_hash(wanted: LaunchRequest) -> str:
 
 
 def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[LaunchSpec, Gpu]:
-    check_launch(wanted)
+    wanted.check()
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
     gpu = with_units(find_gpu(str(wanted.gpu)), service.settings)
     launch = ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name)
@@ -418,7 +414,7 @@ def join(
         StoreError: the database does not answer.
         UnsafeCountError: the share has a count of SMs at which results are wrong.
     """
-    check_join(wanted)
+    wanted.check_join()
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
     # The same for the same key and body, so that it is asked once.

@@ -1,7 +1,8 @@
 """Keeps the rows of this home's launches up to date, and finishes what a killed server left half.
 
 A thread of the service, which looks about once a second. Everything it does is right however often
-it is done, so the next service of the home goes on where one was killed.
+it is done, so the next service of the home goes on where one was killed. Another looks once a
+minute whether jobs drift: for advice, the audit log and `/metrics`.
 """
 
 import math
@@ -14,10 +15,11 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from opentelemetry import trace
+from prometheus_client import Gauge
 
-from advisor.core.records import Observation, energy_to_end_j
+from advisor.core.records import Observation
 from advisor.errors import AdvisorError, BusyError, InputError, StoreError
-from advisor.formats.moments import to_text
+from advisor.formats.moments import now, to_text
 from advisor.formats.rows import from_row, json_row
 from advisor.formats.wire import write
 from advisor.launch.folder import (
@@ -27,6 +29,7 @@ from advisor.launch.folder import (
     observation_lines,
 )
 from advisor.launch.guard import Stopping
+from advisor_advice.conditions import checks_of, experience_of
 from advisor_api.http.routing import LOG
 from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
@@ -41,7 +44,8 @@ from advisor_api.otlp import tell_metrics
 from advisor_api.service import Service
 from advisor_data import Store
 from advisor_data.cleaning import Cleaner
-from advisor_data.state import LaunchRow
+from advisor_data.lists import Span
+from advisor_data.state import AuditEntry, LaunchRow
 
 _STOP_S = 5.0
 
@@ -126,7 +130,7 @@ def _trace(seen: Observation) -> None:
         "hw.id": seen.gpu_uuid,
         "hw.model": seen.gpu_model,
         "advisor.power_watts": seen.power_w,
-        "advisor.energy_joules": energy_to_end_j(seen),
+        "advisor.energy_joules": seen.energy_to_end_j,
         "advisor.energy_saved_ratio": seen.energy_saved_to_end,
     }
     known = {name: value for name, value in told.items() if value is not None}
@@ -368,3 +372,83 @@ def _made_at(folder: LaunchFolder) -> float:
         OSError, f"the launch {folder.launch_id} has no readable spec", why=""
     ):
         return (folder.path / "spec.json").stat().st_mtime
+
+
+_BEGUN, _ENDED = "begun", "done"
+
+_QUANTITIES = ("rate", "power")
+
+
+class DriftWatch:
+    """Holds the observations of a store against the model; its engine is given what is found."""
+
+    def __init__(self, service: Service, gauge: Gauge) -> None:
+        self._service, self._gauge = service, gauge
+        self._seen: object = None
+        self._open: set[str] | None = None
+
+    def look(self) -> None:
+        """One look; nothing is worked out where there is no new observation and no new model.
+
+        Raises:
+            ModelError: there is no model, or it is damaged.
+            StoreError: the database does not answer.
+        """
+        service = self._service
+        newest = service.store.observation_page(None, Span(limit=1)).records
+        state = (
+            newest and newest[0].point_id,
+            service.registry.stamp(),
+            service.state.change_count(),
+        )
+        if not newest or state == self._seen:
+            return
+        predictor, settings = service.registry.open_champion(), service.settings
+        found = experience_of(service.store, predictor, checks_of(settings), settings.home)
+        service.engine.present.observed(found)
+        for quantity in _QUANTITIES:
+            count = sum(drift.quantity == quantity for drift in found.drifts)
+            self._gauge.labels(quantity).set(count)
+        known = self._begun() if self._open is None else self._open
+        there = {
+            f"{one.job} {one.quantity} {one.gpu_uuid or one.gpu_model} since {one.since}"
+            for one in found.drifts
+        }
+        for subject, outcome in (
+            *((subject, _BEGUN) for subject in sorted(there - known)),
+            *((subject, _ENDED) for subject in sorted(known - there)),
+        ):
+            service.state.audit(
+                # Nobody asked for it.
+                AuditEntry(
+                    at=now(), who="advisor", action="drift", subject=subject, outcome=outcome
+                )
+            )
+        self._open, self._seen = there, state
+
+    def _begun(self) -> set[str]:
+        """Drifts that an earlier service saw begin, and none end."""
+        last: dict[str, str] = {}
+        for entry in self._service.state.audit_log(1000):
+            if entry.action == "drift":
+                last.setdefault(entry.subject, entry.outcome)
+        return {subject for subject, outcome in last.items() if outcome == _BEGUN}
+
+
+@contextmanager
+def watching_drift(service: Service) -> Generator[DriftWatch]:
+    """Look at the observations until the end of the block."""
+    gauge = Gauge(
+        "advisor_drifting",
+        "Quantities of jobs on cards that do other than the model in use expects",
+        ("quantity",),
+        registry=service.metrics.registry,
+    )
+    for quantity in _QUANTITIES:
+        gauge.labels(quantity).set(0)
+    watch = DriftWatch(service, gauge)
+    try:
+        with looking("drift", watch.look, 60.0):
+            yield watch
+    finally:
+        service.metrics.registry.unregister(gauge)

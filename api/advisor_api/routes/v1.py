@@ -24,27 +24,25 @@ from advisor.predict.profiles import make_profiles
 from advisor.validity.points import why_no_profile, with_flags, with_pair_flags, with_solo_flags
 from advisor.validity.sensor_record import SensorRecord, SensorRecords
 from advisor.wire.answers import (
+    AuditLog,
     BatchAnswer,
+    Champion,
     ComponentsOfJob,
+    Deleted,
     Gains,
     ItemError,
-    Recommendation,
-)
-from advisor.wire.lists import (
-    AuditLog,
-    Champion,
-    Deleted,
     JobList,
     ModelDetails,
     ModelList,
     Observations,
     PairPoints,
+    Placement,
     PointsTakenIn,
     ProfilePoints,
+    Recommendation,
     Stored,
     TakenIn,
 )
-from advisor.wire.placement import Placement
 from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
 from advisor.wire.requests import (
     NAME,
@@ -53,7 +51,6 @@ from advisor.wire.requests import (
     LaunchRequest,
     PlacementRequest,
     RecommendationRequest,
-    check_size,
 )
 from advisor_api import bundled
 from advisor_api.engine import Engine
@@ -384,7 +381,7 @@ placements = v1_router("placements", DirectRoute)
 @placements.post("/placements", response_model=Placement, responses=may_refuse(409))
 async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
-    check_size(asked)
+    asked.check_size()
     return kept_answer(await service.engine.place(asked))
 
 

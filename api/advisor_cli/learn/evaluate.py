@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from advisor.errors import InputError
-from advisor_cli.console import AsJson, PairPointsOption, SoloPointsOption, WithBundled
+from advisor_cli.console import AsJson, WithBundled
 
 
 def evaluate(
@@ -14,8 +14,12 @@ def evaluate(
         list[str] | None, typer.Argument(help="With --public: these tables only", metavar="TABLE")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for page and JSON")] = Path("report"),
-    pairs: PairPointsOption = None,
-    solo: SoloPointsOption = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pair points; else those that come with advisor")
+    ] = None,
+    solo: Annotated[
+        Path | None, typer.Option(help="Solo points; else those that come with advisor")
+    ] = None,
     with_bundled: WithBundled = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The model, physics and the paper's method, by workload")

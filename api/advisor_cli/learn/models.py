@@ -9,7 +9,7 @@ import typer
 from advisor.core.wording import count_of
 from advisor.errors import ModelError
 from advisor.settings import read_settings
-from advisor.wire.lists import Champion, ModelRow
+from advisor.wire.answers import Champion, ModelRow
 from advisor_cli.console import (
     AsJson,
     Columns,

@@ -15,7 +15,7 @@ from advisor.errors import InputError, ModelError, StoreError
 from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor_advice.profiles import begun_store
+from advisor_advice.conditions import begun_store
 from advisor_cli.console import AsJson, WithBundled, WithLaunches, as_json_text, say, say_lines
 from advisor_cli.progress import leaving_out, progress
 from advisor_models.registry import MANIFEST, Manifest, check_intervals, write_artefact

@@ -16,7 +16,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CHECKS, CheckedCounts, check_for, keep_check
 from advisor_cli.console import AsJson, as_json_text, plain_console, say_lines
-from advisor_cli.measure.profile_here import numbers
+from advisor_cli.measure.profile import numbers
 from advisor_cli.measure.testbeds import open_testbed, stoppable
 from advisor_data import open_store
 from advisor_power.data.of_job import with_fingerprint

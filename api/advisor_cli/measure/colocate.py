@@ -52,14 +52,16 @@ from advisor_data.bundled import bundled_set_points, bundled_set_references, bun
 from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost, new_run
-from advisor_profiling.campaign.colocation import Campaign, PlannedSplit, carry_out
 from advisor_profiling.campaign.plan import (
     DEFAULT_SET_SPLITS,
     DEFAULT_SPLITS,
     MOST_JOBS,
+    Campaign,
     Member,
     Plan,
     PlanEntry,
+    PlannedSplit,
+    carry_out,
     counts_on,
     load_plan,
     named,

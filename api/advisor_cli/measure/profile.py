@@ -1,29 +1,436 @@
-"""`advisor profile`: measure one job alone at each share."""
+"""`advisor profile`: one job alone at each share, on a GPU or in a replay; and of Python."""
 
+import math
+import shlex
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
-from advisor.core.job import check_one_gpu
+from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
+from advisor.core.job import Job, ProgressKind, ProgressSettings, check_one_gpu
 from advisor.core.records import SoloPoint
 from advisor.core.telemetry import NO_POWER
+from advisor.core.wording import count_of, measuring
 from advisor.errors import InputError
+from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.formats.rows import from_row, to_row
+from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
+from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
-from advisor_cli.console import AsJson, as_json_text, grouped, plain_console, say, show_chart
-from advisor_cli.measure.profile_here import Profiled, ProfileRequest, measure, named_job
-from advisor_cli.measure.testbeds import On, check_engine, liner, open_points, part_of, stoppable
+from advisor.validity.points import why_no_profile, with_solo_flags
+from advisor.validity.safe_counts import Safety, moved_text, safe_solo_shares
+from advisor.wire.answers import Tabular
+from advisor_cli.console import (
+    REPLAY,
+    AllowUnsafe,
+    AsJson,
+    as_json_text,
+    grouped,
+    job_names,
+    plain_console,
+    say,
+    show_chart,
+)
+from advisor_cli.measure.testbeds import (
+    Noise,
+    On,
+    Telemetry,
+    check_engine,
+    check_replay,
+    known_timing,
+    liner,
+    open_points,
+    open_testbed,
+    part_of,
+    say_replay,
+    stoppable,
+)
+from advisor_data.bundled import bundled_solo_points
+from advisor_power.data.of_job import with_fingerprint
 from advisor_profiling import reports
+from advisor_profiling.campaign.campaign import (
+    DEFAULT_SHARES,
+    SweepResult,
+    new_run,
+    plan,
+    sweep,
+    unfinished_run,
+)
+from advisor_profiling.campaign.plan import check_asked_shares, counts_on
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
+from advisor_profiling.reports import ConsoleReporter, problems
+from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
+from advisor_profiling.window import Clock, rules_for
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProfileRequest:
+    """What is to be measured here, and how."""
+
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Job name or file, several with --on, --shard; with --name: the command, after --",
+            autocompletion=job_names,
+        ),
+    ]
+    name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None
+    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps"
+    progress: Annotated[
+        ProgressKind | None,
+        typer.Option(help="With --name: how progress is read; else found in the output"),
+    ] = None
+    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None
+    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = ""
+    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
+    repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
+    window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8
+    gpu: Annotated[
+        str, typer.Option(help="Index, UUID or `replay`; 0,1 for a job that holds two GPUs")
+    ] = "0"
+    source: Telemetry = None
+    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
+    noise: Noise = False
+    allow_unsafe: AllowUnsafe = False
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
+    ] = True
+
+    def _wanted(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Shares in percent, or exact counts of units.
+
+        Raises:
+            InputError: a list is none of numbers, both are given, or nothing is to be measured.
+        """
+        if self.repeats < 1:
+            raise InputError(
+                f"{self.repeats} windows per share measure nothing", fix="give --repeats 1"
+            )
+        shares, units = numbers("shares", self.shares, float), numbers("units", self.units, int)
+        if shares and 0 < min(shares) < 1:
+            percent = ",".join(f"{100 * share:g}" for share in shares if share <= 1)
+            asked = f"did you mean {percent}? " if max(shares) <= 1 else ""
+            raise InputError(
+                f"--shares {self.shares} has a share below 1 %",
+                why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
+                fix=f"{asked}write percentages such as 10,50,100",
+            )
+        for share in shares:
+            Share(share)  # refuses what no GPU can give, before a job is looked at
+        if shares and units:
+            raise InputError("--shares and --units were both given", fix="give one of them")
+        return shares, units
+
+    def shares_on(self, gpu: Gpu, mode: str) -> tuple[Share, ...]:
+        """The shares that were asked for, in percent of this GPU, as `mode` can enforce them.
+
+        Raises:
+            InputError: they cannot be understood, or there is no limit.
+        """
+        shares, units = self._wanted()
+        if mode == "uncapped":
+            if units or set(shares) - {100.0}:
+                raise InputError("without a limit 100 % is the only share", fix="use --mode mps")
+            return (Share(100.0),)
+        if units:
+            vendor: Vendor = "amd" if mode == "cu_mask" else "nvidia"
+            total = gpu.units_total or 0
+            return tuple(Share(share_for_units(n, total, vendor)) for n in units)
+        return tuple(map(Share, shares))
+
+    def check(self) -> None:
+        """Refuse what no GPU gives and no replay does, before a job is looked at.
+
+        Raises:
+            InputError: said so.
+        """
+        check_replay([self.gpu], self.noise, self.source, self.mode)
+        if not 0 < self.window < math.inf:
+            raise InputError(f"no window takes {self.window:g} s", fix="give --window 8")
+        self._wanted()
+
+    @property
+    def replayed(self) -> bool:
+        """Whether no GPU is used."""
+        return self.gpu == REPLAY
+
+    def job(self, settings: Settings) -> Job:
+        """The job that is meant.
+
+        Raises:
+            InputError: there is none, or not one alone.
+        """
+        gpus = len(self.gpu.split(","))
+        if self.name is None:
+            job = _named_job(self.what, settings, replayed=self.replayed)
+            if job.gpus != gpus:
+                raise InputError(
+                    f"{job.name} holds {count_of(job.gpus, 'GPU')}, and --gpu {self.gpu} names "
+                    f"{gpus}",
+                    fix="name as many, such as --gpu 0,1, or set gpus in its job file",
+                )
+            return job
+        if self.progress is None and self.pattern is None and not self.replayed:
+            return _searched_job(self.name, self.what, self.gpu, settings)
+        kind = self.progress or ("output" if self.pattern else "counter")
+        progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)
+        return replace(inline_job(self.name, self.what, progress), gpus=gpus)
+
+
+def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Settings) -> Job:
+    """A command that tells its progress in some way; its file is written and named.
+
+    Raises:
+        InputError: the name or the command cannot be used.
+        JobError: nothing tells its progress, or it failed.
+        SourceError: there is no such GPU.
+    """
+    file = settings.jobs_dir / f"{name}.yaml"
+    if file.is_file() and (known := load_job(file)).command == tuple(command):
+        return known
+    job = inline_job(name, command, ProgressSettings())
+    check_program(job, settings.job_environment())
+    card = find_gpus(gpu)  # before the command is watched in vain
+    say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
+    environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
+    known = find_progress(command, environment, computes=lambda: computes(card))
+    if known.command != tuple(command):
+        counted = shlex.join(known.command)
+        say(f"it prints no count and runs PyTorch, so {counted} counts its steps", err=True)
+    _tell_found(name, known)
+    job = replace(inline_job(name, known.command, known.found.progress), gpus=len(card.each))
+    if not file.exists():
+        save_job(job, file)
+        say(f"kept as {file}", err=True)
+    return job
+
+
+def _tell_found(name: str, known: FoundJob) -> None:
+    """Show what was found, and what else could be taken."""
+    found, progress = known.found, known.found.progress
+    if known.counted:
+        say(
+            f"it runs PyTorch, so its optimizer steps can be counted, and all shares be measured "
+            f"in one run: advisor profile --name {name} -- {known.counted}",
+            err=True,
+        )
+    if found.line:
+        say(f"found, in {progress.unit}: {found.line}", err=True)
+    elif progress.kind == "metrics":
+        say(f"found, in {progress.unit}: {progress.counter} at {progress.url}", err=True)
+    else:
+        gate = ", and stands at its gate" if progress.gate else ""
+        say(f"found: it counts in its progress file{gate}", err=True)
+    if other := found.runner_up:
+        say(
+            f"next best, in {other.progress.unit}: {other.line} "
+            f"(--pattern {shlex.quote(other.progress.pattern or '')})",
+            err=True,
+        )
+
+
+def _named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Job:
+    """The one job of that name or file, of a replay a recorded one.
+
+    Raises:
+        InputError: there is none, or not one alone.
+    """
+    if len(what) != 1:
+        raise InputError(
+            f"one job was expected, not {' '.join(what)}",
+            fix=f"to profile a command: {measuring(what)}" if what else "give its name",
+        )
+    if not replayed:
+        return find_job(what[0], settings.jobs_dir)
+    recorded = ReplayTestbed(bundled_solo_points()).jobs
+    if what[0] not in recorded:
+        raise InputError(
+            f"no recorded job {what[0]}", fix=f"recorded are: {', '.join(sorted(recorded))}"
+        )
+    return recorded[what[0]]
+
+
+def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+    """What an option lists, divided by commas.
+
+    Raises:
+        InputError: it is no list of numbers.
+    """
+    try:
+        return tuple(number(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        kind = "whole numbers" if number is int else "numbers"
+        raise InputError(
+            f"--{option} {text} is not a list of {kind}", fix=f"write --{option} 10,20,30"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Profiled(Tabular):
+    """What a sweep measured.
+
+    Attributes:
+        points: Those of the run, of an earlier call included that it went on with.
+        lacking: Why these and what was stored make no profile yet; None: they make one.
+    """
+
+    job: Job
+    gpu: Gpu
+    points: tuple[SoloPoint, ...]
+    result: SweepResult
+    lacking: str | None
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong, in words; empty: nothing."""
+        return problems(list(self.points), self.result, self.gpu.memory_mib)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The points, with the columns of docs/schema.md."""
+        yield from (
+            {**to_row(point), "flags": ";".join(point.flags)}
+            for point in sorted(self.points, key=lambda p: (p.share_percent, p.repeat))
+        )
+
+
+def profile(
+    *what: str,
+    name: str | None = None,
+    unit: str = "steps",
+    progress: ProgressKind | None = None,
+    pattern: str | None = None,
+    shares: str | Sequence[float] = "",
+    units: str | Sequence[int] = "",
+    repeats: int = 1,
+    window: float = 8,
+    gpu: str | int = "0",
+    source: SourceName | None = None,
+    mode: Mode | None = None,
+    noise: bool = False,
+    allow_unsafe: bool = False,
+    resume: bool = True,
+) -> Profiled:
+    """Measure a job alone at each share: rate, power and counters.
+
+    Each point is kept as soon as it is measured; after Ctrl-C the same call goes on. How far it is
+    stands on stderr, as of the command.
+
+    Args:
+        what: Name of a job, or its file; with `name` the words of a command.
+        name: Of a job given as a command.
+        unit: With `name`: what one step is.
+        progress: With `name`: how progress is read; else found in the output.
+        pattern: Of the output.
+        shares: Percentages, such as `[10, 50, 100]`.
+        units: Exact counts of SMs.
+        repeats: Windows per share.
+        window: Longest window, s.
+        gpu: Index, UUID or `replay`; `0,1` for a job that holds two GPUs.
+        source: Telemetry; the vendor's if not given.
+        mode: How shares are enforced.
+        noise: Replay with the measured noise.
+        allow_unsafe: Also at counts of SMs at which results are wrong.
+        resume: Whether to go on with the last run.
+
+    Raises:
+        AdvisorError: as the command ends with.
+    """
+    asked = _ProfileRequest(
+        what=[*what],
+        name=name,
+        progress=progress,
+        unit=unit,
+        pattern=pattern,
+        shares=_listed(shares),
+        units=_listed(units),
+        repeats=repeats,
+        gpu=str(gpu),
+        source=source,
+        mode=mode,
+        window=window,
+        noise=noise,
+        allow_unsafe=allow_unsafe,
+        resume=resume,
+    )
+    asked.check()
+    return _measure(asked, read_settings(), plain_console(stderr=True))
+
+
+def _measure(asked: _ProfileRequest, settings: Settings, console: Console) -> Profiled:
+    """Run the sweep; the console is told how far it is."""
+    job = asked.job(settings)
+    if not asked.replayed:
+        check_program(job, settings.job_environment())
+        job = with_fingerprint(job)
+    rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
+    run = new_run(Clock().utc())
+    seed = run if asked.noise else None
+    with (
+        open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed,
+        open_points(settings, asked.gpu) as store,
+    ):
+        gpu = testbed.gpu
+        if asked.replayed:
+            say_replay(console, gpu.model, asked.noise)
+        points = store.solo_points(job=job.name)
+        # A replay computes nothing.
+        any_count = asked.allow_unsafe or asked.replayed or testbed.mode != "mps"
+        counts = counts_on(gpu, settings.home, allow_unsafe=any_count)
+        shares = _shares(asked, job, testbed, counts.safety(job.name, gpu, points), console)
+        kept: list[SoloPoint] = []
+        # A campaign's points of the job alone are no sweep to go on with.
+        campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
+        sweeps = [p for p in points if p.run not in campaigns]
+        if asked.resume and (earlier := unfinished_run(sweeps, job, gpu, testbed.mode)):
+            run, kept = earlier
+        done = {(p.share_percent, p.repeat) for p in kept}
+        planned = plan(job, shares, asked.repeats, run)
+        targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
+        if kept:
+            console.print(
+                f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
+                f"{len(targets)} to go; --fresh measures again"
+            )
+        reporter = ConsoleReporter(console, replayed=asked.replayed)
+        result = sweep(targets, run, testbed, store, reporter, rules, kept=kept, counted=job)
+        stored = [p for p in store.solo_points(job=job.name) if p.gpu_model == gpu.model]
+    # Only a whole sweep shows which of its points drew too little power.
+    flagged = with_solo_flags(result.points)
+    return Profiled(
+        job=job,
+        gpu=gpu,
+        points=tuple(flagged),
+        result=result,
+        lacking=why_no_profile(stored or flagged),
+    )
+
+
+def _listed(values: str | Sequence[float]) -> str:
+    return values if isinstance(values, str) else ",".join(f"{value:g}" for value in values)
+
+
+def _shares(
+    asked: _ProfileRequest, job: Job, testbed: Testbed, safety: Safety, console: Console
+) -> tuple[Share, ...]:
+    """What is measured: what was asked for, else the default shares at safe counts."""
+    if shares := asked.shares_on(testbed.gpu, testbed.mode):
+        check_asked_shares(shares, job, safety)
+        return shares
+    wanted = [share.percent for share in DEFAULT_SHARES]
+    if moved := moved_text(wanted, safety):
+        console.print(moved, highlight=False)
+    return tuple(map(Share, safe_solo_shares(wanted, safety)))
 
 
 @grouped
-def profile(
-    asked: ProfileRequest,
+def profile_command(
+    asked: _ProfileRequest,
     on: On = "here",
     shard: Annotated[str, typer.Option(help="Of several jobs the one to measure, as 2/3")] = "1/1",
     as_json: AsJson = False,
@@ -41,7 +448,7 @@ def profile(
         return
     asked = replace(asked, what=_part(asked.what, shard))
     with stoppable(console):
-        found = measure(asked, settings, console)
+        found = _measure(asked, settings, console)
     if as_json:
         say(as_json_text(_as_json(found, asked.replayed)))
     else:
@@ -69,7 +476,7 @@ def _part(what: Sequence[str], shard: str) -> list[str]:
 
 
 def _profile_on_nodes(
-    asked: ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
+    asked: _ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
 ) -> None:
     """A GPU of some node for each job, with all its shares."""
     what = asked.what
@@ -78,7 +485,7 @@ def _profile_on_nodes(
     if twice := sorted({word for word in what if what.count(word) > 1}):
         raise InputError(f"{twice[0]} is named twice", fix="name each job once")
     check_engine(on, asked.gpu)
-    jobs = [named_job([word], settings, replayed=False) for word in what]
+    jobs = [_named_job([word], settings, replayed=False) for word in what]
     for job in jobs:
         check_one_gpu(job.name, job.gpus)
     # What changes a job makes it another shard, whose old answer does not count.

@@ -188,8 +188,6 @@ def say_replay(console: Console, model: str, noise: bool = False) -> None:
 
 _STOPPING = b"stopping: the jobs are ended first, which may take a minute ...\n"
 
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 @contextmanager
 def stoppable(console: Console) -> Generator[None]:
@@ -205,9 +203,11 @@ def stoppable(console: Console) -> Generator[None]:
                 os.write(console.file.fileno(), _STOPPING)
         raise KeyboardInterrupt
 
-    # nohup asks that a hangup is ignored.
-    ends = [n for n in _ENDS if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in ends}
+    before = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN  # nohup asks that a hangup is ignored
+    }
     try:
         yield
     except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from advisor_cli.lazy import LazyGroup, imported
+from advisor_cli.console import LazyGroup, imported
 
 # Commands in the order of the help, with its line; what they import differs by half a second.
 _COMMANDS = {

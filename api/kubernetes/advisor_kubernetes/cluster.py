@@ -146,14 +146,12 @@ _TIMEOUT_S = 10.0
 PODS, NODES, QUOTAS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/resourcequotas"
 
 
-class ClusterError(AdvisorError):
+class ClusterError(AdvisorError, code="cluster"):
     """The API server refused, failed, or did not answer.
 
     Attributes:
         status: HTTP status; None: there was no answer.
     """
-
-    code = "cluster"
 
     def __init__(self, what: str, *, why: str = "", status: int | None = None) -> None:
         self.status = status

@@ -36,7 +36,7 @@ def drawn() -> Iterator[list[str]]:
     """Names of jobs that were never measured as a set."""
     from advisor.predict.sets import fills
     from advisor.settings import read_settings
-    from advisor_advice.profiles import find_profiles
+    from advisor_advice.conditions import find_profiles
     from advisor_data.bundled import bundled_points_together
 
     measured = {frozenset(point.jobs) for point in bundled_points_together()}

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from windows import campaign, job_commands
 
-from advisor.core.gpu import parse_split
-from advisor.decide.limits import Request, floor, violations
+from advisor.core.gpu import Split
+from advisor.decide.limits import Request
 from advisor.predict import sets as together
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Profile, make_profiles
@@ -158,7 +158,7 @@ def _keeps(pair: Pair, way: int, profiles: dict[str, Profile]) -> bool:
     speeds = zip(of_jobs, pair.speeds(way), strict=True)
     most, alone_ms = request.policy.p99_times_alone, pair.alone[1]["p99_ms"][0]
     in_time = alone_ms is None or pair.p99_ms(way) <= most * alone_ms
-    return in_time and all(speed >= floor(profile, request) for profile, speed in speeds)
+    return in_time and all(speed >= request.floor(profile) for profile, speed in speeds)
 
 
 def _kind_of(small: str) -> str:
@@ -175,7 +175,7 @@ def bundled_profiles() -> dict[str, Profile]:
 def said(pair: Pair, profiles: dict[str, Profile], way: int = 1) -> Predictions:
     """What the product predicts of a pair, by the constants that stand in it now."""
     share = pair.filler.partition("@")[2] or "100"
-    split = parse_split(f"{share}{':low' * way}/100")
+    split = Split.parse(f"{share}{':low' * way}/100")
     return together.SetPredictor().predict(_both(pair, profiles), [split])
 
 
@@ -210,7 +210,7 @@ def _late(pair: Pair, p: Predictions) -> float:
 
 def print_law(path: Path) -> None:
     """Constants of all windows, and errors and ranges of each part by those of the opposite one."""
-    profiles, free = bundled_profiles(), parse_split("100:low/100")
+    profiles, free = bundled_profiles(), Split.parse("100:low/100")
     every = [*measured(path)]
     found = [p for p in every if not together.why_not_below_normal(_both(p, profiles), free)]
     law, middle = nearest(found, profiles)
@@ -234,7 +234,7 @@ def print_law(path: Path) -> None:
             ratios["LOW_ENERGY"].append(pair.gain(1) * (1 - p[0].energy_saved.value))
             if seat == "server":
                 ratios["LOW_P99"].append(of_all * _late(pair, p) / middle)
-            broken = violations(p, _both(pair, profiles), Request())[0]
+            broken = Request().violations(p, _both(pair, profiles))[0]
             held = "held" if _keeps(pair, 1, profiles) else "broken"
             floors[f"{'refused' if broken else 'offered'}, floors {held}"] += 1
     for name, values in sorted(offs.items()):

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
-from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings, judge, read_first
+from advisor.core.job import Job, ProgressSettings, Reported, ResultsSettings
 from advisor.core.records import (
     CPU_BOUND,
     REPLAY_SOURCE,
@@ -391,7 +391,7 @@ class RetryLimit:
 def _right_before(points: Iterable[SoloPoint]) -> dict[str, Reported]:
     """What jobs reported on the whole GPU where it was right, by hash of the job."""
     read = (
-        (point.job_hash, read_first(point.reported))
+        (point.job_hash, Reported.read(point.reported))
         for point in points
         if point.share_percent == WHOLE and point.results == "right"
     )
@@ -413,7 +413,7 @@ def _judged(result: WindowResult, known: dict[str, Reported]) -> WindowResult:
     sides = zip(target.specs, result.parts, result.reported, strict=True)
     for spec, part, reported in sides:
         tolerance = (spec.job.results or ResultsSettings()).tolerance
-        verdict = judge(reported, known.get(spec.job.job_hash), tolerance)
+        verdict = reported.judge(known.get(spec.job.job_hash), tolerance)
         parts.append(replace(part, results=verdict))
     return replace(result, parts=tuple(parts))
 

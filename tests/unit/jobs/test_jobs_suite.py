@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.core.job import TOLERANCE, Job, judge, read_first
+from advisor.core.job import TOLERANCE, Job, Reported
 from advisor.formats.job_file import sound_jobs
 from advisor_data.bundled import bundled_set_references
 
@@ -63,13 +63,13 @@ def test_orders_of_sums_are_no_wrong_answers_of_a_language_model(name: str) -> N
     """What was reported at half of a card, at a safe count, is right beside the whole one."""
     points = [p for p in bundled_set_references() if p.job == name and p.run == "sets-8"]
     half, whole = (
-        next(read_first(p.reported) for p in points if p.share_percent == share)
+        next(Reported.read(p.reported) for p in points if p.share_percent == share)
         for share in (50, 100)
     )
     assert half is not None
-    assert judge(half, whole, TOLERANCE) == "differ"
+    assert half.judge(whole, TOLERANCE) == "differ"
     assert (results := JOBS[name].results) is not None
-    assert judge(half, whole, results.tolerance) == "right"
+    assert half.judge(whole, results.tolerance) == "right"
 
 
 @pytest.mark.parametrize("name", sorted(name for name in JOBS if name.endswith("-waiting")))

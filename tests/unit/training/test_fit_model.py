@@ -28,7 +28,7 @@ from advisor.decide.decision import Outlook, decide
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.profiles import make_profiles
 from advisor.predict.sets import AnyWay
-from advisor_advice.answers import ModelAdvice, to_wire
+from advisor_advice.answers import ModelAdvice
 from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
 from advisor_models.model_predictor import KNOWN_HEADS, ModelPredictor
 from advisor_models.registry import (
@@ -255,7 +255,7 @@ def test_answers_have_it_where_the_model_has(
     given = ModelAdvice(
         decision=replace(found, choice=half), manifest=predictor.manifest, warnings=(), reasons=()
     )
-    told = {option.split: option.memory_power_w for option in to_wire(given, every=True).candidates}
+    told = {option.split: option.memory_power_w for option in given.to_wire(every=True).candidates}
     assert told.pop("exclusive") is None
     assert all(each and each.low < each.value < each.high for each in (told[str(s)] for s in NINE))
     show(given, ["why"])

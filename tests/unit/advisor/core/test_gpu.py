@@ -28,14 +28,9 @@ from advisor.core.gpu import (
     best_within_tie,
     fine_splits,
     grantable,
-    parse_split,
     percent_for_units,
     quantum,
-    share_environment,
     share_for_units,
-    split_environments,
-    split_of_units,
-    split_shares,
     units_for_percent,
     units_for_share,
     vendor_of,
@@ -196,13 +191,13 @@ def test_nvidia_is_given_the_percentage_alone(percent: float, gpu: tuple[int, Ve
     """The driver counts SMs by itself, and from which end is of no account."""
     for share in (Share(percent), Share(percent, upper=True)):
         for total in (gpu[0], None):
-            assert share_environment(share, total, "nvidia") == {PERCENTAGE: str(share)}
+            assert share.environment(total, "nvidia") == {PERCENTAGE: str(share)}
 
 
 @given(st.floats(0.1, 99.9), st.floats(0.1, 99.9), amd_totals)
 def test_two_masks_never_overlap(one: float, other: float, total: int) -> None:
     first, second = one, min(other, 100 - one)
-    a, b = split_environments(Split((first, second)), total, "amd")
+    a, b = Split((first, second)).environments(total, "amd")
     assert (bits(a) & bits(b), bits(a).bit_count()) == (0, units_for_share(first, total, "amd"))
     assert bits(b).bit_count() == units_for_share(second, total, "amd")
 
@@ -305,7 +300,7 @@ splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclu
 
 @given(splits)
 def test_text_is_read_as_it_was_written(split: Split) -> None:
-    read = parse_split(str(split))
+    read = Split.parse(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"
     assert read.shares == split.shares
 
@@ -325,19 +320,19 @@ def test_text_is_read_as_it_was_written(split: Split) -> None:
     ],
 )
 def test_texts(text: str, split: Split) -> None:
-    assert parse_split(text) == split
+    assert Split.parse(text) == split
 
 
 def test_neighbours_of_a_job_of_two_gpus_have_one_each() -> None:
     text = "100/50@0/100@1"
-    split = parse_split(text, 3, gpus=2)
+    split = Split.parse(text, 3, gpus=2)
     assert (str(split), split.sharing, split.gpus) == (text, "limited", (ALL_GPUS, 0, 1))
-    assert (split.each_gpu, split_shares(split)[2].gpu) == (((0, 1), (0, 2)), 1)
-    seen = [own["CUDA_VISIBLE_DEVICES"] for own in split_environments(split, 132, "nvidia")]
+    assert (split.each_gpu, split.each_share[2].gpu) == (((0, 1), (0, 2)), 1)
+    seen = [own["CUDA_VISIBLE_DEVICES"] for own in split.environments(132, "nvidia")]
     assert seen == ["0,1", "0", "1"]
     for gpus, wrong in ((1, text), (2, "100/100@2")):
         with pytest.raises(InputError, match="names GPU"):
-            parse_split(wrong, gpus=gpus)
+            Split.parse(wrong, gpus=gpus)
 
 
 NO_LIMIT = (
@@ -364,7 +359,7 @@ HOW = "write percentages such as 30/70 or 100:low/50, or uncapped, time-sliced o
 )  # fmt: skip
 def test_what_is_no_split(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        parse_split(text)
+        Split.parse(text)
     assert str(refused.value) == message.format(text)
 
 
@@ -396,9 +391,9 @@ def test_fine_splits_are_all_that_leave_no_unit_over(units_total: int, vendor: V
 
 
 def test_counts_that_are_no_split() -> None:
-    assert split_of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
+    assert Split.of_units((12, 118), 132, "nvidia") == Split((10.0, 90.0))
     with pytest.raises(InputError, match="13 of 132 SMs cannot be granted"):
-        split_of_units((13, 119), 132, "nvidia")
+        Split.of_units((13, 119), 132, "nvidia")
 
 
 @given(st.lists(st.floats(0, 10), min_size=1), st.floats(0, 0.5))
@@ -424,31 +419,31 @@ def test_nothing_to_choose_from(values: list[float], tie: float, text: str) -> N
 
 
 def test_environments_without_limits() -> None:
-    assert split_environments(UNCAPPED, None, "amd") == ({}, {})
-    assert [share.upper for share in split_shares(EQUAL)] == [False, True]
-    assert [share.upper for share in split_shares(Split((20, 30, 50)))] == [False, False, True]
+    assert UNCAPPED.environments(None, "amd") == ({}, {})
+    assert [share.upper for share in EQUAL.each_share] == [False, True]
+    assert [share.upper for share in Split((20, 30, 50)).each_share] == [False, False, True]
 
 
 def test_environments_of_limits() -> None:
     split = Split((30.0, 50.0))
-    assert split_environments(split, None, "nvidia") == (
+    assert split.environments(None, "nvidia") == (
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
     )
-    masks = [env["HSA_CU_MASK"] for env in split_environments(split, 100, "amd")]
+    masks = [env["HSA_CU_MASK"] for env in split.environments(100, "amd")]
     assert masks == ["0:0-29", "0:50-99"]
     with pytest.raises(InputError, match="the number of CUs of the GPU is not known"):
-        split_environments(split, None, "amd")
+        split.environments(None, "amd")
 
 
 def test_masks_of_three_jobs_are_refused_where_they_would_overlap() -> None:
     """Two of 20/30/50 begin at the same CU. MPS counts for itself, and no limit needs no mask."""
     three = Split((20.0, 30.0, 50.0))
     with pytest.raises(InputError, match="20/30/50 is not possible on an AMD GPU"):
-        split_environments(three, 304, "amd")
-    assert len(split_environments(three, 132, "nvidia")) == 3
-    assert split_environments(without_limits("uncapped", 3), 304, "amd") == ({}, {}, {})
-    two = split_environments(Split((100.0, 25.0, 50.0, 100.0)), 304, "amd")
+        three.environments(304, "amd")
+    assert len(three.environments(132, "nvidia")) == 3
+    assert without_limits("uncapped", 3).environments(304, "amd") == ({}, {}, {})
+    two = Split((100.0, 25.0, 50.0, 100.0)).environments(304, "amd")
     assert [env.get("HSA_CU_MASK") for env in two] == [None, "0:0-79", "0:152-303", None]
 
 
@@ -460,9 +455,9 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
     low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
     assume(len(low) < len(seats))
     written = "/".join(f"{share:g}{':low' * is_low}" for share, is_low in seats)
-    split = parse_split(written, len(seats))
-    assert (split.below_normal, parse_split(str(split), len(seats))) == (low, split)
-    variables = split_environments(split, 132, "nvidia")
+    split = Split.parse(written, len(seats))
+    assert (split.below_normal, Split.parse(str(split), len(seats))) == (low, split)
+    variables = split.environments(132, "nvidia")
     assert tuple(n for n, env in enumerate(variables) if env.get(PRIORITY) == "1") == low
     order = chance.sample(range(len(seats)), len(seats))
     moved = split.ordered(order)
@@ -472,9 +467,9 @@ def test_priority_is_in_the_text_and_in_the_environment_of_its_job(
 
 def test_priority_below_normal_is_of_some_jobs_under_mps() -> None:
     with pytest.raises(InputError, match="all jobs below normal priority wait for each other"):
-        parse_split("100:low/100:low")
+        Split.parse("100:low/100:low")
     with pytest.raises(InputError, match="not possible on an AMD GPU"):
-        split_environments(parse_split("100:low/100"), 304, "amd")
+        Split.parse("100:low/100").environments(304, "amd")
 
 
 needs = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=4).map(tuple)

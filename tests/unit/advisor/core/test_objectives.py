@@ -21,6 +21,7 @@ from advisor.core.objectives import (
     Candidate,
     Finish,
     Interval,
+    Objective,
     PartResult,
     Policy,
     Prices,
@@ -28,11 +29,6 @@ from advisor.core.objectives import (
     SplitResult,
     Work,
     best,
-    exclusive,
-    find_objective,
-    finish,
-    one_after_the_other,
-    work_of,
 )
 from advisor.core.wording import (
     as_asked,
@@ -111,9 +107,9 @@ def test_energy_and_cost_by_hand() -> None:
 
 
 def test_the_default_and_a_name_that_is_none() -> None:
-    assert find_objective(DEFAULT_OBJECTIVE).name == "energy-efficiency"
+    assert Objective.find(DEFAULT_OBJECTIVE).name == "energy-efficiency"
     with pytest.raises(InputError, match=r"no objective speed\. give one of energy-efficiency,"):
-        find_objective("speed")
+        Objective.find("speed")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +122,7 @@ def test_the_default_and_a_name_that_is_none() -> None:
 )
 def test_a_name_that_is_nearly_one_is_asked_back(asked: str, near: str) -> None:
     with pytest.raises(InputError, match=rf"did you mean {near}\? Else give one of"):
-        find_objective(asked)
+        Objective.find(asked)
 
 
 @given(results, objectives)
@@ -180,7 +176,7 @@ def test_less_power_and_more_speed_are_never_worse(
 def test_exclusive_wins_exactly_when_sharing_gives_less_than_one_gpu(
     power_w: float, rate: float, speed_a: float, speed_b: float
 ) -> None:
-    turns = exclusive([(rate, power_w), (rate, power_w)])
+    turns = SplitResult.exclusive([(rate, power_w), (rate, power_w)])
     shared = changed(turns, rate_a=speed_a * rate, rate_b=speed_b * rate)
     if math.isclose(speed_a + speed_b, 1, rel_tol=1e-9):
         return
@@ -226,7 +222,7 @@ def test_what_is_divided_by_is_above_zero(name: str, value: float) -> None:
 
 @given(st.lists(st.tuples(_POSITIVE, _POSITIVE), min_size=1, max_size=5))
 def test_any_number_of_jobs_one_after_the_other(alone: list[tuple[float, float]]) -> None:
-    turns = exclusive(alone)
+    turns = SplitResult.exclusive(alone)
     assert (turns.stp, turns.energy_saved) == (pytest.approx(1), pytest.approx(0))
     assert turns.speeds == pytest.approx([1 / len(alone)] * len(alone))
 
@@ -265,20 +261,20 @@ def result(speed_a: float, speed_b: float, power_w: float) -> SplitResult:
 def test_an_hour_of_each_by_hand() -> None:
     """Together 2 h at 500 W; 0.2 h of the second are left, under its limit 0.5 h at 350 W."""
     shared, work = result(0.5, 0.4, 500), Work((HOUR_S, HOUR_S))
-    kept = finish(shared, work, (Rest(0.9, 140), Rest(0.4, 350)))
+    kept = shared.finish(work, (Rest(0.9, 140), Rest(0.4, 350)))
     assert (kept.shared_s, kept.time_s) == (pytest.approx(2 * HOUR_S), pytest.approx(2.5 * HOUR_S))
     assert kept.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.5 * 350)
-    lifted = finish(shared, work)
+    lifted = shared.finish(work)
     assert lifted.time_s == pytest.approx(2.2 * HOUR_S)
     assert lifted.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.2 * 600)
-    alone = one_after_the_other(shared, work)
+    alone = shared.one_after_the_other(work)
     assert (alone.energy_j / HOUR_S, alone.shared_s) == (pytest.approx(750), 0)
 
 
 @given(pair_results, st.floats(1, 1e5))
 def test_its_own_mix_of_work_leaves_nothing_over(shared: SplitResult, span_s: float) -> None:
-    work = work_of(shared, span_s)
-    together, alone = finish(shared, work), one_after_the_other(shared, work)
+    work = shared.work_in(span_s)
+    together, alone = shared.finish(work), shared.one_after_the_other(work)
     assert together.time_s == pytest.approx(span_s)
     assert 1 - together.energy_j / alone.energy_j == pytest.approx(shared.energy_saved, abs=1e-9)
     assert alone.time_s / together.time_s == pytest.approx(shared.stp)
@@ -287,15 +283,15 @@ def test_its_own_mix_of_work_leaves_nothing_over(shared: SplitResult, span_s: fl
 @given(pair_results, works)
 def test_what_is_saved_is_saved_while_both_run(shared: SplitResult, work: Work) -> None:
     """A rest on the whole GPU costs what it costs one after the other."""
-    together, alone = finish(shared, work), one_after_the_other(shared, work)
+    together, alone = shared.finish(work), shared.one_after_the_other(work)
     saved_j = together.shared_s * (shared.same_work_w - shared.power_w)
     assert alone.energy_j - together.energy_j == pytest.approx(saved_j, rel=1e-6, abs=1e-3)
 
 
 def test_a_job_that_stands_still_is_done_when_the_other_has_ended() -> None:
     work = Work((HOUR_S, HOUR_S))
-    assert finish(result(1, 0, 200), work).time_s == pytest.approx(2 * HOUR_S)
-    never = finish(result(0, 0, 200), work)
+    assert result(1, 0, 200).finish(work).time_s == pytest.approx(2 * HOUR_S)
+    never = result(0, 0, 200).finish(work)
     assert never == Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
 
 
@@ -318,7 +314,7 @@ def test_of_more_jobs_those_that_are_left_go_on_one_after_the_other(
 ) -> None:
     alone_s = tuple(seconds for _, seconds in jobs)
     assume(sum(alone_s) > 0)
-    found = finish(SplitResult(tuple(part for part, _ in jobs), power_w), Work(alone_s))
+    found = SplitResult(tuple(part for part, _ in jobs), power_w).finish(Work(alone_s))
     assert found.shared_s == min(seconds / part.speed for part, seconds in jobs)
     left_s = [seconds - found.shared_s * part.speed for part, seconds in jobs]
     assert found.time_s == pytest.approx(found.shared_s + sum(left_s))

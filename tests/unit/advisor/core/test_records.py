@@ -19,7 +19,7 @@ from store_points import (
     point,
 )
 
-from advisor.core.job import TOLERANCE, Reported, judge, read_first, relative_gap, write_first
+from advisor.core.job import TOLERANCE, Reported, relative_gap
 from advisor.core.objectives import Interval
 from advisor.core.records import (
     PARTS,
@@ -30,10 +30,7 @@ from advisor.core.records import (
     Record,
     SoloPoint,
     divide_energy,
-    doubt,
-    energy_apart_j,
     is_far,
-    with_job_energy,
 )
 from advisor.errors import InputError
 from advisor.formats.rows import (
@@ -278,10 +275,10 @@ def metered_observation(energy_j: float | None) -> Observation:
 
 
 def test_observation_has_the_part_of_each_job() -> None:
-    a, b = with_job_energy(metered_observation(3200), 80).parts
+    a, b = metered_observation(3200).with_job_energy(80).parts
     assert (a.energy_j, a.energy_low_j, a.energy_high_j) == (2000, 1800, 2400)
     assert (b.energy_j, b.energy_low_j, b.energy_high_j) == (1200, 800, 1400)
-    assert with_job_energy(metered_observation(None), 80) == metered_observation(None)
+    assert metered_observation(None).with_job_energy(80) == metered_observation(None)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +293,7 @@ def test_observation_has_the_part_of_each_job() -> None:
     ],
 )
 def test_what_makes_an_observation_doubtful(told: dict[str, Any], why: str | None) -> None:
-    assert doubt(observation(**told)) == why
+    assert observation(**told).doubt == why
 
 
 @pytest.mark.parametrize(
@@ -313,7 +310,7 @@ def test_what_makes_an_observation_doubtful(told: dict[str, Any], why: str | Non
     ],
 )
 def test_energy_of_the_same_work_apart(told: dict[str, Any], joules: float | None) -> None:
-    assert energy_apart_j(observation(**told)) == joules
+    assert observation(**told).energy_apart_j == joules
 
 
 @pytest.mark.parametrize(
@@ -355,7 +352,7 @@ def reported(*values: float, counts: range | None = None) -> Reported:
 def test_results_are_judged_by_those_of_the_whole_gpu(
     seen: Reported, reference: Reported | None, verdict: str | None
 ) -> None:
-    assert judge(seen, reference, TOLERANCE) == verdict
+    assert seen.judge(reference, TOLERANCE) == verdict
 
 
 @given(FINITE, FINITE)
@@ -365,14 +362,14 @@ def test_a_gap_is_finite_or_infinite_and_never_nan(value: float, reference: floa
 
 @given(FIRST)
 def test_first_values_survive_their_line(first: tuple[tuple[int, float], ...]) -> None:
-    seen = read_first(write_first(Reported(first, len(first), 0, first[-1][1])))
+    seen = Reported.read(Reported(first, len(first), 0, first[-1][1]).written)
     assert seen is not None
     assert [at for at, _ in seen.first] == [at for at, _ in first]
     assert [v for _, v in seen.first] == pytest.approx([v for _, v in first], rel=1e-8)
 
 
 @pytest.mark.parametrize(
-    "text", [write_first(reported(math.nan)), None, "", "loss", "1=", "=3", "1=2=3", "a=b"]
+    "text", [reported(math.nan).written, None, "", "loss", "1=", "=3", "1=2=3", "a=b"]
 )
 def test_what_is_no_line_of_values_is_none(text: str | None) -> None:
-    assert read_first(text) is None
+    assert Reported.read(text) is None

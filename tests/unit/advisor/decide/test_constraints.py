@@ -23,15 +23,9 @@ from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import (
     Request,
     check_jobs_fit,
-    check_limits,
-    floor,
     memory_unknown,
     most_power_w,
-    risks,
     sure_p99_ms,
-    violations,
-    violations_alone,
-    with_card_memory,
 )
 from advisor.errors import InputError
 from advisor.predict.predictions import Prediction, Predictions, predict_exclusive
@@ -71,7 +65,7 @@ def predicted(
 
 
 def broken_by(p: Prediction, jobs: tuple[Profile, Profile], limits: Request) -> tuple[Any, ...]:
-    (found,) = violations(Predictions.of([p]), jobs, limits)
+    (found,) = limits.violations(Predictions.of([p]), jobs)
     return found
 
 
@@ -110,11 +104,11 @@ def test_a_power_or_a_latency_of_nothing(value: float) -> None:
 
 def test_limits_for_jobs_that_are_not_there() -> None:
     with pytest.raises(InputError) as refused:
-        check_limits(Request(min_speed={"d": 0.1, "a": 0.1, "c": 0.1}), (A, B))
+        Request(min_speed={"d": 0.1, "a": 0.1, "c": 0.1}).check_limits((A, B))
     assert str(refused.value) == "a minimum speed was given for c, d. the jobs are a and b."
     with pytest.raises(InputError, match=r"^a latency was given for c\. the jobs are a\.$"):
-        check_limits(Request(max_p99_ms={"c": 5}), (A, A))
-    check_limits(Request(min_speed={"a": 0.1}, max_p99_ms={"server": 5}), (A, SERVER))
+        Request(max_p99_ms={"c": 5}).check_limits((A, A))
+    Request(min_speed={"a": 0.1}, max_p99_ms={"server": 5}).check_limits((A, SERVER))
 
 
 def test_latencies_that_nobody_measured() -> None:
@@ -129,10 +123,10 @@ def test_latencies_that_nobody_measured() -> None:
         (everyone, (A, replace(SERVER, job="b", serving=serving(()))), " or b"),
     ):
         with pytest.raises(InputError) as refused:
-            check_limits(limits, jobs)
+            limits.check_limits(jobs)
         assert str(refused.value) == text.format(others)
-    check_limits(everyone, (A, SERVER))
-    check_limits(FREE, (A, B))
+    everyone.check_limits((A, SERVER))
+    FREE.check_limits((A, B))
 
 
 def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 100) -> Serving:
@@ -144,10 +138,10 @@ def serving(latencies: tuple[tuple[float, float], ...], offered: float | None = 
 
 def test_what_a_job_must_keep() -> None:
     limits = Request(min_speed={"a": 0.7}, policy=Policy(min_speed=0.3))
-    assert [floor(job, limits) for job in (A, B)] == [0.7, 0.3]
-    assert floor(SERVER, limits) == pytest.approx(0.98)
-    assert floor(SERVER, Request(min_speed={"server": 0.0})) == 0.0
-    assert floor(replace(SERVER, serving=serving(P99_MS, offered=None)), limits) == 0.3
+    assert [limits.floor(job) for job in (A, B)] == [0.7, 0.3]
+    assert limits.floor(SERVER) == pytest.approx(0.98)
+    assert Request(min_speed={"server": 0.0}).floor(SERVER) == 0.0
+    assert limits.floor(replace(SERVER, serving=serving(P99_MS, offered=None))) == 0.3
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1))
@@ -268,12 +262,12 @@ def test_whose_limit_of_latencies_counts() -> None:
 
 def test_on_a_gpu_of_its_own() -> None:
     limits = Request(max_power_w=320, default_max_p99_ms=6.4)
-    found = {v.text: v.by for v in violations_alone(SERVER, limits)}
+    found = {v.text: v.by for v in limits.violations_alone(SERVER)}
     assert found == {
         "server alone draws 400 W, at most 320 W are allowed": pytest.approx(0.25),
         "server alone at 100 % has a p99 latency of 8 ms, above 6.4 ms": pytest.approx(0.25),
     }
-    assert violations_alone(SERVER, Request(max_power_w=400, default_max_p99_ms=8)) == ()
+    assert Request(max_power_w=400, default_max_p99_ms=8).violations_alone(SERVER) == ()
 
 
 # power
@@ -305,11 +299,11 @@ def test_a_ceiling_that_only_the_expected_power_keeps_is_a_risk() -> None:
     limits = Request(policy=Policy(min_speed=0), max_power_w=550)
     assert broken_by(p, (A, B), limits) == ()
     columns = Predictions.of([p, replace(p, split=without_limits("exclusive"))])
-    (found,) = risks(columns, 0, limits)
+    (found,) = limits.risks(columns, 0)
     assert found.text == "both draw 600 W, at most 550 W are allowed"
     assert found.by == pytest.approx(600 / 550 - 1)
-    assert risks(columns, 0, Request(max_power_w=600)) == risks(columns, 0, FREE) == ()
-    assert risks(columns, 1, limits) == ()
+    assert Request(max_power_w=600).risks(columns, 0) == FREE.risks(columns, 0) == ()
+    assert limits.risks(columns, 1) == ()
 
 
 # memory
@@ -377,9 +371,9 @@ def test_memory_that_a_framework_holds_is_said_to_be_no_need(held_mib: float, sa
 
 def test_what_is_given_goes_before_what_is_known() -> None:
     """A card of the same name may have less, as in a slice of it."""
-    assert with_card_memory(Request(), "NVIDIA H200").memory_mib == 143771
-    assert with_card_memory(Request(memory_mib=20_000), "NVIDIA H200").memory_mib == 20_000
-    assert with_card_memory(Request(), "Card 5000").memory_mib is None
+    assert Request().with_card_memory("NVIDIA H200").memory_mib == 143771
+    assert Request(memory_mib=20_000).with_card_memory("NVIDIA H200").memory_mib == 20_000
+    assert Request().with_card_memory("Card 5000").memory_mib is None
 
 
 def test_a_card_too_small_for_one_job_alone_is_refused() -> None:

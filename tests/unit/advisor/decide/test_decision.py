@@ -29,26 +29,19 @@ from advisor.core.gpu import (
     units_for_share,
     without_limits,
 )
-from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work, finish
+from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work
 from advisor.decide.decision import (
     MOST_WAYS,
     Decision,
     Outlook,
     RatedSplit,
     Running,
-    accepting,
-    best_of_each,
     check_set,
     decide,
-    environments,
     gain_to_the_end,
-    near_miss,
     options_of,
-    picks,
-    same_work,
-    worst_violation,
 )
-from advisor.decide.limits import Request, Violation, violations, violations_alone
+from advisor.decide.limits import Request, Violation
 from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.kernels import Kernels
@@ -193,7 +186,7 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
         return
     *shared, apart = found.options
     kept = [option for option in shared if not option.violations]
-    alone = any(violations_alone(one, found.request) for one in found.profiles)
+    alone = any(found.request.violations_alone(one) for one in found.profiles)
     least = 0.0 if alone else apart.worth * (1 + request.policy.min_gain)
     enough = [option.worth for option in kept if option.worth >= least]
     assert apart is found.apart
@@ -381,14 +374,14 @@ def test_prices_are_asked_for_where_time_costs_energy(
 def test_the_best_of_each_kind_is_shown_and_where_none_is_allowed_the_nearest() -> None:
     known = {EQUAL: (0.9, 0.36, 400.0), FORTY: (0.3, 0.9, 400.0), UNCAPPED: (0.7, 0.7, 400.0)}
     found = decided((A, B), scripted(known), min_speed={"a": 0.6})
-    assert [o.name for o in best_of_each(found)] == [
+    assert [o.name for o in found.best_of_each()] == [
         "50/50",
         "uncapped",
         "time-sliced",
         "exclusive",
     ]
     called = decided((A, B), scripted({EQUAL: (0.7, 0.7, 600.0), FORTY: (0.6, 0.6, 480.0)}))
-    assert called.call in best_of_each(called)
+    assert called.call in called.best_of_each()
 
 
 def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
@@ -397,54 +390,54 @@ def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
     table = {SEVENTY: (0.9, 0.3, 400.0), THIRTY: (0.2, 0.9, 400.0)}
     raw = dataclasses.replace(FREE, objective="raw-throughput-per-watt")
     found = decided((small, B), scripted(table), policy=raw)
-    assert {name: option.name for name, option in picks(found).items()} == {
+    assert {name: option.name for name, option in found.picks().items()} == {
         "raw-throughput-per-watt": "30/70",
         "energy-efficiency": "70/30",
         "throughput": "70/30",
     }
     # Where too little is gained, or all options break a limit.
     for two, table in (((A, B), {EQUAL: (0.502, 0.502, 400.0)}), ((WEB, B), {})):
-        assert picks(decided(two, scripted(table)))["energy-efficiency"].name == "exclusive"
+        assert decided(two, scripted(table)).picks()["energy-efficiency"].name == "exclusive"
 
 
 def test_a_near_miss_is_taken_by_who_accepts_it() -> None:
     """As expected it keeps the limit; an option that does not is none."""
     unsure = scripted({THIRTY: (0.45, 0.9, 400.0)}, off=0.3)
     found = decided((A, B), unsure)
-    assert near_miss(found) == (
+    assert found.near_miss() == (
         "a@30 and b@70 would take 26 % less energy; accept it with --min-speed a=0.39"
     )
     accepted = decided((A, B), unsure, min_speed={"a": 0.3})
     assert accepted.chosen.name == "30/70"
-    assert near_miss(accepted) is near_miss(decided((A, B), scripted(PAYS))) is None
+    assert accepted.near_miss() is decided((A, B), scripted(PAYS)).near_miss() is None
 
 
 def test_only_floors_and_tails_can_be_accepted() -> None:
     two, table = (WEB, B), scripted({EQUAL: (1.0, 0.3, 300.0)})
     tight = Request(policy=FREE, min_speed={"b": 0.4}, max_p99_ms={"web": 5.0})
     (slow,) = (o for o in decide(Outlook(two, table), tight).options if o.name == "50/50")
-    assert accepting(slow, two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
+    assert slow.accepting(two, tight) == "--max-p99 web=10ms --min-speed b=0.3"
     hot = dataclasses.replace(tight, max_power_w=290.0)
-    broken = violations(slow.predictions, two, hot)[slow.place]
-    assert accepting(dataclasses.replace(slow, violations=broken), two, hot) == ""
+    broken = hot.violations(slow.predictions, two)[slow.place]
+    assert dataclasses.replace(slow, violations=broken).accepting(two, hot) == ""
     behind = scripted({EQUAL: (0.5, 0.9, 300.0)})
     (option,) = (o for o in decided(two, behind).options if o.name == "50/50")
-    assert accepting(option, two, Request()) == ""
+    assert option.accepting(two, Request()) == ""
 
 
 def test_limits_are_set_as_the_back_end_sets_them() -> None:
     found = decided((A, B), scripted(PAYS), policy=FREE)
-    assert environments(found.profiles, found.chosen) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
+    assert found.chosen.environments(found.profiles) == ({PERCENTAGE: "30"}, {PERCENTAGE: "70"})
     gpu = Gpu(uuid="GPU-1", model=A.gpu_model, units_total=132)
     backend = MpsBackend(gpu, Control(Path("/nonexistent"), {}), owned=False)
-    for share, printed in zip((30, 70), environments(found.profiles, found.chosen), strict=True):
+    for share, printed in zip((30, 70), found.chosen.environments(found.profiles), strict=True):
         assert printed.items() <= backend.environment(Share(share)).items()
     others = decided([SMALL, BIG, SMALL], policy=FREE)
     option = next(o for o in others.options if o.prediction.split.shares[0] == WHOLE)
-    assert [*map(bool, environments(others.profiles, option))] == [False, True, False]
+    assert [*map(bool, option.environments(others.profiles))] == [False, True, False]
     bound = "XLA_PYTHON_CLIENT_PREALLOCATE=false --gpu-memory-utilization 0.4"
     held = decided((dataclasses.replace(A, memory_bound=bound), B), scripted(PAYS), policy=FREE)
-    assert environments(held.profiles, held.chosen)[0] == {
+    assert held.chosen.environments(held.profiles)[0] == {
         PERCENTAGE: "30", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"
     }  # fmt: skip
 
@@ -453,9 +446,9 @@ def test_the_worst_violation_is_the_one_that_is_missed_by_most() -> None:
     one, other, far = Violation("a", 0.1), Violation("b", 0.1), Violation("c", 0.2)
     (p,) = scripted({}).predict((A, B), [EQUAL])
     option = RatedSplit(Predictions.of([p]), 0, EQUAL, 1.0, (one, far, other))
-    assert worst_violation(option) == far
+    assert option.worst_violation == far
     for order in ((one, other), (other, one)):
-        assert worst_violation(dataclasses.replace(option, violations=order)) == other
+        assert dataclasses.replace(option, violations=order).worst_violation == other
 
 
 # work that is given
@@ -471,7 +464,7 @@ def test_the_job_that_goes_on_keeps_its_limit() -> None:
     """1000 s together at 350 W, then 600 s of work at half of the rate and 250 W."""
     found = of_work({EQUAL: (0.6, 0.6, 350.0)})
     assert found.choice
-    ending = same_work(found, found.choice).choice
+    ending = found.same_work(found.choice).choice
     assert (ending.time_s, ending.shared_s) == (pytest.approx(1000 + 1200), pytest.approx(1000))
     assert ending.energy_j == pytest.approx(1000 * 350 + 1200 * 250)
 
@@ -492,13 +485,13 @@ def test_the_gain_is_energy_or_time_over_one_after_the_other(objective: str, gai
 def test_a_restart_is_told_where_a_limit_stays() -> None:
     limited = of_work({EQUAL: (0.8, 0.8, 350.0)}, Work((600.0, 700.0)))
     assert limited.chosen.name == "50/50"
-    found = same_work(limited, limited.chosen)
-    assert found.restarted == finish(limited.chosen.prediction.result, found.work)
+    found = limited.same_work(limited.chosen)
+    assert found.restarted == limited.chosen.prediction.result.finish(found.work)
     assert found.restarted != found.choice
     free = of_work({UNCAPPED: (0.9, 0.9, 380.0)})
-    assert (free.chosen.name, same_work(free, free.chosen).restarted) == ("uncapped", None)
+    assert (free.chosen.name, free.same_work(free.chosen).restarted) == ("uncapped", None)
     unasked = of_work({EQUAL: (0.8, 0.8, 350.0)}, None)
-    assert same_work(unasked, unasked.chosen).restarted is None
+    assert unasked.same_work(unasked.chosen).restarted is None
 
 
 def test_the_value_of_given_work_has_bounds_of_its_own() -> None:

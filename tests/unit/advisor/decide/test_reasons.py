@@ -16,7 +16,7 @@ from unsafe_counts import checked_with
 from advisor.core.gpu import EQUAL, NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.objectives import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.decide.decision import Decision, FoundCopies, Outlook, decide, replicas, way_of
+from advisor.decide.decision import Decision, Outlook, decide, replicas
 from advisor.decide.limits import Request
 from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import NoSplitError
@@ -24,6 +24,7 @@ from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
+from advisor.wire.answers import Replicas
 
 FREE = Policy(min_speed=0.0, p99_times_alone=0.0)
 A, B = profile("a"), profile("b")
@@ -315,7 +316,7 @@ def outlook(one: Profile, number: int) -> Outlook:
     return Outlook([one] * number, SetPredictor())
 
 
-def counted(one: Profile, request: Request, most: int = 7) -> FoundCopies:
+def counted(one: Profile, request: Request, most: int = 7) -> tuple[tuple[Decision, ...], Replicas]:
     return replicas((outlook(one, number) for number in range(2, most + 1)), request)
 
 
@@ -325,17 +326,17 @@ def test_each_number_is_decided_as_a_set_of_so_many(
 ) -> None:
     """`replicas A` and `recommend A*3` say the same of three, and each copy adds work."""
     one, request = copied_job(sm, dram), Request(policy=Policy(min_speed=speed), isolate=isolate)
-    found = counted(one, request, most)
-    for number, decision in enumerate(found.decisions, start=2):
+    decisions, found = counted(one, request, most)
+    for number, decision in enumerate(decisions, start=2):
         asked = decide(outlook(one, number), request)
         assert (asked.choice, asked.call, asked.options) == (
             decision.choice, decision.call, decision.options
         )  # fmt: skip
-    kept = found.decisions[: found.best - 1]
+    kept = decisions[: found.best - 1]
     assert all(decision.choice for decision in kept)
-    rates = [1.0, *(way_of(decision).prediction.stp.value for decision in kept)]
+    rates = [1.0, *(decision.way_or_nearest.prediction.stp.value for decision in kept)]
     assert all(more >= 1.01 * fewer for fewer, more in itertools.pairwise(rates))
-    assert (len(found.decisions) < found.best) == (found.ended_by is None) == (found.best == most)
+    assert (len(decisions) < found.best) == (found.ended_by is None) == (found.best == most)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +355,7 @@ def test_each_number_is_decided_as_a_set_of_so_many(
 def test_what_ends_the_number(
     one: Profile, wanted: dict[str, Any], ended_by: str | None, best: int
 ) -> None:
-    found = counted(one, dataclasses.replace(ANY_COPIES, **wanted))
+    _, found = counted(one, dataclasses.replace(ANY_COPIES, **wanted))
     assert (found.ended_by, found.best) == (ended_by, best), found.why
     assert found.why
 
@@ -369,12 +370,12 @@ def test_more_copies_that_were_measured_say_that_fewer_keep_their_limits(is_meas
     """Four are predicted to break a limit that five were measured to keep."""
     one, request = copied_job(), dataclasses.replace(ANY_COPIES, max_power_w=300.0)
     knows = Mock(predict=halved)
-    way = way_of(decide(Outlook([one] * 5, knows), request)).split
+    way = decide(Outlook([one] * 5, knows), request).way_or_nearest.split
     outlooks = [outlook(one, number) for number in range(2, 7)]
     outlooks[3] = Outlook([one] * 5, knows, measured=[way] if is_measured else [])
-    found = replicas(outlooks, request)
+    decisions, found = replicas(outlooks, request)
     assert (found.best, found.ended_by) == (5 if is_measured else 3, "power")
-    assert len(found.decisions) == found.best
+    assert len(decisions) == found.best
 
 
 def test_not_even_one_is_an_error() -> None:

@@ -10,7 +10,7 @@ from made_up_results import pair_result
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job
-from advisor.core.objectives import Interval, Rest, Work, finish, one_after_the_other
+from advisor.core.objectives import Interval, Rest, Work
 from advisor.core.records import MARGIN, is_far
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import SourceError
@@ -98,11 +98,11 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
         solo_power_b_w=600, power_w=power_w,
     )  # fmt: skip
     work = Work((speed_a * first_s, speed_b * first_s + rest * rest_s))
-    whole = finish(result, work, (Rest(1, 1), Rest(rest, rest_w)))
-    saved = 1 - whole.energy_j / one_after_the_other(result, work).energy_j
+    whole = result.finish(work, (Rest(1, 1), Rest(rest, rest_w)))
+    saved = 1 - whole.energy_j / result.one_after_the_other(work).energy_j
     assert run.account.first.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
     assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
-    apart, ledger = one_after_the_other(result, work), run.account.ledger()
+    apart, ledger = result.one_after_the_other(work), run.account.ledger()
     assert ledger is not None
     assert (ledger.held_s, ledger.energy_j) == (
         pytest.approx(whole.time_s), pytest.approx(whole.energy_j)

@@ -17,7 +17,7 @@ import advisor
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
-from advisor.core.records import SEEN, Observation, Record, SoloPoint, doubt, energy_apart_j
+from advisor.core.records import SEEN, Observation, Record, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
@@ -134,7 +134,7 @@ def test_work_to_the_end_with_wrong_results_saves_nothing(
     assert (whole.flags, beside.flags) == ((), ("wrong-results",))
     assert whole.energy_saved is not None
     assert (whole.energy_saved_to_end, whole.rest_energy_saved) == (None, None)
-    assert energy_apart_j(whole) is shown(watch.monitor)["ledger"] is None
+    assert whole.energy_apart_j is shown(watch.monitor)["ledger"] is None
     assert shown(watch.monitor, sound)["ledger"] == sound
 
 
@@ -236,7 +236,7 @@ def test_faster_than_alone_by_a_profile_of_another_host_is_no_gain(
         watch.go_on(10)
         account, seen = watch.monitor.account, record(watch)
         flags = ("foreign-host",) if doubtful else ()
-        assert (seen.flags, doubt(seen)) == (flags, flags[0] if flags else None)
+        assert (seen.flags, seen.doubt) == (flags, flags[0] if flags else None)
         claimed = (
             seen.energy_saved, seen.energy_saved_to_end, account.mean_energy_saved(),
             account.recent_energy_saved(), account.ledger(),

@@ -19,7 +19,7 @@ from unsafe_counts import SAFE_132, UNSAFE_132, checked_132
 from advisor.core.gpu import MOST_JOBS, Split, units_for_percent
 from advisor.core.objectives import AIMS, NO_PRICES, Interval, Policy, Prices, Work
 from advisor.decide.decision import Decision, Outlook, decide, rest_of
-from advisor.decide.limits import Request, is_served, violations
+from advisor.decide.limits import Request, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
 from advisor.placement.pairs import QueuePairs, Schedule
@@ -47,7 +47,7 @@ from advisor.predict.predictions import (
 )
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
-from advisor.wire.placement import PlacedJob
+from advisor.wire.answers import PlacedJob
 
 HOUR_S = 3600.0
 IDLE_W = 70.0
@@ -468,7 +468,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
     assert decision
     assert decision.choice
     found = decision.choice.prediction
-    (broken,) = violations(Predictions.of([found]), profiles, pool.limits.of(profiles))
+    (broken,) = pool.limits.of(profiles).violations(Predictions.of([found]), profiles)
     assert not broken
     assert (one.split, one.speeds) == (found.split, tuple(part.speed.value for part in found.parts))
     assert one.power_w == found.power_w.value

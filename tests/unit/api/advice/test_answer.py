@@ -20,14 +20,12 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile, Serving
 from advisor.settings import Settings, read_settings
-from advisor.wire.answers import DriftedJob, Option, Recommendation
-from advisor.wire.placement import Placement, SeatedSet
+from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
-from advisor_advice.answers import best_size, gpu_warnings, known_set, request_of, to_wire
-from advisor_advice.conditions import NOTHING, Conditions
+from advisor_advice.answers import KnownSet, best_size, gpu_warnings, request_of
+from advisor_advice.conditions import NOTHING, Conditions, ProfileSet
 from advisor_advice.placing import place_jobs, place_request
-from advisor_advice.profiles import ProfileSet
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, OtherGpu
 
@@ -71,12 +69,12 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    assert said in known_set(known(replace(MODEL, outside=outside))).answer(ANY).warnings
+    assert said in KnownSet.of(known(replace(MODEL, outside=outside))).answer(ANY).warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = known_set(known(MODEL, found)).answer(ANY).warnings
+    warnings = KnownSet.of(known(MODEL, found)).answer(ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -84,7 +82,7 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = known_set(known(filled, lacking)).answer(ANY)
+    given = KnownSet.of(known(filled, lacking)).answer(ANY)
     assert [p.idle_power_w for p in given.decision.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
@@ -98,8 +96,8 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
         drifts=(DRIFT,),
         outdated={CARD: "checked long ago", "Other": "older"},
     )
-    usual = known_set(known(model())).answer(ANY)
-    given = known_set(known(model(), conditions=conditions)).answer(ANY)
+    usual = KnownSet.of(known(model())).answer(ANY)
+    given = KnownSet.of(known(model(), conditions=conditions)).answer(ANY)
     option, before = (
         next(o for o in one.decision.options if o.name == "50/50") for one in (given, usual)
     )
@@ -109,7 +107,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     *_, card, drift, outdated = given.warnings
     assert (card, outdated) == (FACTOR.text, "checked long ago")
     assert drift.endswith("intervals are wider: advisor profile a")
-    wire = to_wire(given)
+    wire = given.to_wire()
     assert (wire.card, wire.drifts) == (FACTOR.told, (DRIFT,))
 
 
@@ -178,7 +176,7 @@ def advised(
     request: Request = ANY,
     of: tuple[Profile, ...] = SMALL.profiles,
 ) -> Recommendation:
-    return to_wire(known_set(known(model(), profiles(*of), None, conditions)).answer(request))
+    return KnownSet.of(known(model(), profiles(*of), None, conditions)).answer(request).to_wire()
 
 
 def way(told: Recommendation, split: str = "uncapped") -> Option:

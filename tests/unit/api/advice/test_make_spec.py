@@ -15,7 +15,7 @@ from unsafe_counts import checked_with
 from advisor.core.gpu import EQUAL, UNCAPPED, Gpu, Sharing, Split
 from advisor.core.job import Job
 from advisor.decide.decision import Running
-from advisor.decide.limits import Request, floor
+from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
 from advisor.installed import install
 from advisor.launch.folder import (
@@ -36,7 +36,7 @@ from advisor_advice.launching import (
     make_join,
     make_spec,
 )
-from advisor_advice.queue import OpenCard, QueueCard, QueueRun, planned, read_card
+from advisor_advice.queue import OpenCard, QueueCard, QueueRun, planned
 from advisor_models.registry import Registry
 
 GPU = Gpu(uuid="GPU-1", model=CARD, units_total=132, memory_mib=80_000)
@@ -353,7 +353,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> QueueCard:
     jobs = [Job(name=name, command=("true",)) for name in names]
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H100 80GB HBM3", units_total=132, memory_mib=81_559)
     home = tmp_path_factory.mktemp("home")
-    return read_card(jobs, ResolvedLaunch(request=request, card=gpu), settings_of(home))
+    return QueueCard.read(jobs, ResolvedLaunch(request=request, card=gpu), settings_of(home))
 
 
 def first_sets(card: QueueCard, jobs: Sequence[str], gpus: int = 1) -> list[tuple[str, ...]]:
@@ -463,7 +463,7 @@ def test_a_job_that_fills_joins_below_normal_priority(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, ADVISOR_JOBS=str(files))
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
     request = LaunchRequest.of(*(job.name for job in jobs))
-    there = read_card(jobs, ResolvedLaunch(request=request, card=gpu), settings)
+    there = QueueCard.read(jobs, ResolvedLaunch(request=request, card=gpu), settings)
     alone = QueueRun(jobs[:1], [there], file := QueueFile(tmp_path / "queue"), settings)
     alone.act(alone.look())
     (folder,) = list_folders(tmp_path / "home" / "launches")
@@ -516,7 +516,7 @@ def test_launches_know_what_jobs_are_held_to(card: QueueCard) -> None:
     jobs = [Job(name=name, command=("true",)) for name in ("bert-serve-10", "gemm", "unknown")]
     parts = [asked.held_to(LaunchPart(job=job)) for job in jobs]
     limits = [(part.min_speed, part.max_p99_ms) for part in parts]
-    served = floor(asked.profiles["bert-serve-10"], asked.request)
+    served = asked.request.floor(asked.profiles["bert-serve-10"])
     assert limits == [(served, 50.0), (0.5, None), (None, None)]
     assert served > 0.9
 

@@ -24,8 +24,7 @@ from advisor_cli.measure.testbeds import stoppable
 ROOT = Path(__file__).parents[4]
 COMMANDS = [command.name for command in command_line.app.registered_commands]
 LISTING = {
-    "advisor_cli", "advisor_cli.app", "advisor_cli.lazy", "advisor_cli.power",
-    "advisor_cli.console",
+    "advisor_cli", "advisor_cli.app", "advisor_cli.console", "advisor_cli.power",
 }  # fmt: skip
 """All that it takes to list the commands."""
 

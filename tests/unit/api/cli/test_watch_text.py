@@ -10,7 +10,7 @@ from advised import settings_of, solo_points
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import SEEN, UNCOUNTED_UNIT
 from advisor.formats.job_file import load_job
-from advisor_advice.profiles import find_profiles
+from advisor_advice.conditions import find_profiles
 from advisor_cli.measure import watch
 from advisor_cli.measure.watch import _keep, _rate_text  # pyright: ignore[reportPrivateUsage]
 from advisor_profiling.attached import GpuSeen, WatchedNow

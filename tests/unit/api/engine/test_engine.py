@@ -20,7 +20,7 @@ from advisor.runtime.processes import descendants
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
-from advisor_advice.conditions import Experience
+from advisor_advice.conditions import Conditions
 from advisor_api import engine as engine_module, own_process
 from advisor_api.engine import Engine
 from advisor_api.own_process import OwnProcesses, ProcessEndedError
@@ -217,7 +217,7 @@ async def test_a_placement_takes_in_what_launches_say(engine: Engine, tmp_path: 
         job="fft", gpu_model=GPU_MODEL, gpu_uuid=card, quantity="rate", ratio=0.8,
         since="2026-11-01T00:00:00+00:00", observations=5,
     )  # fmt: skip
-    engine.present.observed(Experience(drifts=(drift,)))
+    engine.present.observed(Conditions(drifts=(drift,)))
     queue = (QueuedJobs(job="fft"), QueuedJobs(job="gemm"))
     asked = PlacementRequest(jobs=queue, gpus=1, gpu_model=GPU_MODEL, gpu_uuid=card)
     told = json.loads(await engine.place(asked))

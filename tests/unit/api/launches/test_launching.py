@@ -46,8 +46,8 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
-from advisor.wire.lists import AuditEntry
-from advisor.wire.requests import LaunchRequest, check_launch
+from advisor.wire.answers import AuditEntry
+from advisor.wire.requests import LaunchRequest
 from advisor_api.http.access import Caller
 from advisor_api.http.options import ServeOptions
 from advisor_api.launches import cards, reconciler as housekeeping, reconciler as launch_reconciler
@@ -157,17 +157,17 @@ def test_least_speeds_are_of_jobs_that_are_launched() -> None:
 )
 def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
     """Limits of a recommended split next to a given one would hold nothing."""
-    check_launch(request(split="30/70"))
-    check_launch(request(**limits))
+    request(split="30/70").check()
+    request(**limits).check()
     with pytest.raises(InputError, match="given or recommended"):
-        check_launch(request(split="30/70", **limits))
+        request(split="30/70", **limits).check()
 
 
 @pytest.mark.parametrize("given", [{"split": "30/70"}, {"then": [pair("abe") * 2]}])
 def test_ways_are_tried_of_one_set_without_a_split(given: dict[str, Any]) -> None:
-    check_launch(request(tries=2))
+    request(tries=2).check()
     with pytest.raises(InputError, match="2 ways cannot be tried"):
-        check_launch(request(tries=2, **given))
+        request(tries=2, **given).check()
 
 
 def test_work_is_not_ignored_in_silence() -> None:
@@ -175,7 +175,7 @@ def test_work_is_not_ignored_in_silence() -> None:
     told = pair("abe", work_s=60.0)
     for asked in (request(jobs=[*told, *pair("zed")]), request(then=[told * 2])):
         with pytest.raises(InputError, match="work_s of abe does not count in a launch"):
-            check_launch(asked)
+            asked.check()
 
 
 def test_the_same_request_has_the_same_hash_however_it_is_written() -> None:

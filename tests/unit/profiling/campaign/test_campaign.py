@@ -31,7 +31,7 @@ from advisor_profiling.campaign.campaign import (
     cut,
     measure_blocks,
 )
-from advisor_profiling.campaign.colocation import left_to_measure
+from advisor_profiling.campaign.plan import left_to_measure
 from advisor_profiling.testbed import PhaseLock, ReplayProcess, ReplayTestbed
 from advisor_profiling.window import Target, pair, rules_for, solo
 

@@ -21,18 +21,21 @@ from advisor.core.records import PairPoint, Point
 from advisor.errors import InputError, UnsafeCountError
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import Cost
-from advisor_profiling.campaign.colocation import Campaign, CampaignReport, OpenTestbed, carry_out
 from advisor_profiling.campaign.plan import (
     MOST_JOBS,
+    Campaign,
+    CampaignReport,
     CountRules,
     JobSet,
     Member,
+    OpenTestbed,
     PairNames,
     Plan,
     PlanEntry,
     PlannedWindows,
     Skipped,
     SplitRequest,
+    carry_out,
     expand,
     plan_from_options,
     read_set,

@@ -141,7 +141,7 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
             if other:
                 store.add([beside(truth, other, share, number)])
             seen = experience_of(store, model(), never, settings.home)
-            given = seen.conditions(CARD, None, store)
+            given = seen.on_card(CARD, None, store)
             applied, said = given.applied, f"of s also {number} launches beside profiled jobs tell"
             assert [*given.warnings(asked)] == ([said] if number else [])
             _, (found, *others) = applied(model(), asked)
@@ -306,7 +306,7 @@ def test_experience_is_what_launches_did(settings: Settings) -> None:
     stored(settings, *[launch(n, rate_1=60.0 if n < 20 else 30.0) for n in range(40)])
     with open_store(settings.database_url, settings.home) as store:
         seen = experience_of(store, MODEL, checks_of(settings), settings.home)
-        given = seen.conditions(CARD, OTHER, store)
+        given = seen.on_card(CARD, OTHER, store)
     assert len(seen.expected) == 40
     (found,) = [d for d in seen.drifts if d.job == "a"]
     assert (found.quantity, found.gpu_uuid, found.gpu_model) == ("rate", OTHER, CARD)

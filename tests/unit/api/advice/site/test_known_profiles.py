@@ -11,15 +11,13 @@ from small_model import make_profile
 from advisor.core.records import ONE_WINDOW, SEEN, UNCOUNTED_UNIT, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
-from advisor_advice.profiles import (
+from advisor_advice.conditions import (
     ProfilesOfJob,
     all_profiles,
-    checked_on,
     find_profiles,
     no_profile,
     on_one_gpu,
     own_profiles,
-    with_idle_power,
 )
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL, bundled_solo_points
@@ -199,12 +197,12 @@ def test_a_name_that_nobody_knows_is_spelled_for_you(settings: Settings) -> None
 
 
 def test_what_was_checked_is_of_the_profiles_gpu(settings: Settings) -> None:
-    assert checked_on(profiles(), settings) is None
-    found = checked_on(profiles(*[profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]), settings)
+    assert profiles().checked(settings) is None
+    found = profiles(*[profile(job, gpu_model=BUNDLED_MODEL) for job in "ab"]).checked(settings)
     assert found
     assert (found.gpu_model, found.units_total) == (BUNDLED_MODEL, 132)
     other = [profile(job, gpu_model=BUNDLED_MODEL, units_total=99) for job in "ab"]
-    assert checked_on(profiles(*other), settings) is None
+    assert profiles(*other).checked(settings) is None
 
 
 # the idle power of profiles that lack it
@@ -216,22 +214,22 @@ NAN = float("nan")
 def test_the_median_of_the_others_stands_in() -> None:
     known = [profile(job, idle_power_w=w) for job, w in zip("abc", (70.0, 80.0, 99.0), strict=True)]
     lacking = profile("d", idle_power_w=NAN)
-    found, (said,) = with_idle_power(profiles(*known, lacking, lacking), {"idle_power_w": 1.0})
+    found, (said,) = profiles(*known, lacking, lacking).with_idle_power({"idle_power_w": 1.0})
     assert [p.idle_power_w for p in found.profiles] == [70.0, 80.0, 99.0, 80.0, 80.0]
     assert said == ("idle_power_w is missing in the profile of d: 80 W, as in the other profiles")
 
 
 def test_where_nobody_knows_nothing_is_made_up() -> None:
     found = profiles(profile("a", idle_power_w=NAN), profile("b", idle_power_w=NAN))
-    assert with_idle_power(found, {}) == (found, ())
+    assert found.with_idle_power({}) == (found, ())
 
 
 def test_active_idle_power_is_as_far_above_as_the_model_has_seen() -> None:
     """A measured one stays; asked again, the profiles are the same ones."""
     known = profiles(profile("a", idle_power_w=70.0, active_idle_power_w=130.0), profile("b"))
-    found, _ = with_idle_power(known, {"active_idle_above_w": 36.0})
+    found, _ = known.with_idle_power({"active_idle_above_w": 36.0})
     assert [p.active_idle_power_w - p.idle_power_w for p in found.profiles] == [60.0, 36.0]
-    again, _ = with_idle_power(known, {"active_idle_above_w": 36.0})
+    again, _ = known.with_idle_power({"active_idle_above_w": 36.0})
     assert all(p is q for p, q in zip(found.profiles, again.profiles, strict=True))
 
 
