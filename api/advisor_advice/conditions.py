@@ -1087,7 +1087,7 @@ def _of_points(
     is_bundled: bool = False,
 ) -> Iterator[tuple[tuple[str, ...], Window]]:
     measured = [point for point in points if point.source != REPLAY_SOURCE]
-    for point in select(measured).points:
+    for point in select(measured)[0]:
         if split := measured_split(point.mode, point.shares_percent):
             window = replace(_window(split, point), is_bundled=is_bundled)
             yield point.jobs, _as_profiled(window, point, profiles, alone)

@@ -137,12 +137,6 @@ def _words_for(placer: str, d: Decision) -> Pasted:
     return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
 
 
-def _show_pasted(given: ModelAdvice, words: Pasted) -> None:
-    console = print_screen(replace(first_lines(given), lines=()))
-    say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
-    print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
-
-
 def _show_partners(found: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = found.job, found.partners
