@@ -95,7 +95,7 @@ class BusyError(AdvisorError, code="busy", exit_code=8):
     """Another advisor process is measuring on this GPU."""
 
 
-class DisputedError(AdvisorError, code="disputed", exit_code=2):
+class DisputedError(AdvisorError, code="disputed", exit_code=16):
     """Somebody else has said something else of the same window, or owns what is to be replaced."""
 
 

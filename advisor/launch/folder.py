@@ -55,7 +55,7 @@ from advisor.files import (
     try_lock,
     writing_private,
 )
-from advisor.formats.moments import now, to_text
+from advisor.formats.moments import is_utc, now, to_text
 from advisor.formats.rows import to_row
 from advisor.formats.wire import read, write
 from advisor.launch.spec import (
@@ -123,8 +123,10 @@ class LaunchFolder:
         lives = self.supervised()
         try:
             status = read(LaunchStatus, read_ours(self.path / "status.json"))
+            is_whole = is_utc(status.updated_at)
         except (OSError, InputError):
-            status = self._first_status()
+            is_whole = False
+        status = status if is_whole else self._first_status()
         gone = claimed and not lives and not status.over
         return abandoned(status) if gone else as_heard(status)
 

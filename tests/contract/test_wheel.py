@@ -81,7 +81,7 @@ def test_wheel_has_what_runs_where_it_is_installed(
 def test_links_of_its_description_are_whole(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(next(name for name in _names(wheel) if name.endswith("/METADATA")))
-    assert b"Which GPU jobs belong" in metadata
+    assert b"Put two to seven GPU jobs on one card" in metadata
     assert re.findall(rb"\]\((?!https://)[^)]*", metadata) == []
     built = runpy.run_path(str(ROOT / "hatch_build.py"))
     place = {

@@ -17,6 +17,7 @@ from advisor.core.job import Job
 from advisor.decide.decision import Running
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError, UnsafeCountError
+from advisor.formats.moments import now
 from advisor.installed import install
 from advisor.launch.folder import (
     LaunchFolder,
@@ -247,7 +248,7 @@ def running(
     parts = (LaunchPart(job=A, **limits), LaunchPart(job=B))
     spec = LaunchSpec(launch_id="l", gpu="0", pairs=(LaunchSet(split=split, parts=parts),))
     folder = create_folder(slow_settings.home / "launches", spec)
-    status = first_status(spec, "now")
+    status = first_status(spec, now())
     seats = [*status.jobs]
     for part in more:
         joined = JobStatus(job=part.job.name, rate_unit="steps", share_percent=100)

@@ -226,8 +226,8 @@ def test_a_body_may_be_as_long_as_its_route_needs(path: str, most: Any) -> None:
 
 def test_the_codes_of_a_status_are_listed() -> None:
     assert codes_of(409) == [
-        "busy", "conflict", "idempotency-conflict", "job", "limit-broken", "limit-not-proven",
-        "other-host", "survivors",
+        "busy", "conflict", "disputed", "idempotency-conflict", "job", "limit-broken",
+        "limit-not-proven", "other-host", "survivors",
     ]  # fmt: skip
     assert codes_of(404) == ["not-found"]
     assert list(may_refuse(401, 404)) == [401, 404]
