@@ -188,10 +188,10 @@ def received(point: P) -> P:
     jobs = 1 if isinstance(point, SoloPoint) else len(point.parts)
     if jobs > MOST_JOBS:
         raise InputError(f"{jobs} jobs ran together", fix=f"send sets of at most {MOST_JOBS} jobs")
-    # Jobs of a launch that ended at once never ran together.
+    # Jobs of a launch that ended at once never ran together, nor did those of a pair that failed.
     is_seen = isinstance(point, Observation)
     length_s = point.overlap_s if is_seen else point.window_s
-    if length_s > _LONGEST_S or not (length_s or is_seen):
+    if length_s > _LONGEST_S or not (length_s or is_seen or "failed" in point.flags):
         raise InputError(
             f"{'overlap_s' if is_seen else 'window_s'} is {length_s:g}",
             fix="give the seconds that were measured, a year at most",

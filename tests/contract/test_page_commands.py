@@ -88,9 +88,7 @@ def _faults(plain: list[str], folder: Path) -> Iterator[str]:
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         yield from (word for word in rest if "=" not in word and word not in targets)
     elif program == "pip":
-        # No index need have it: pages install from the checkout.
-        yield from (word for word in rest if DISTRIBUTION in word)
-        asked = re.findall(r"\.\[([\w,]+)\]", " ".join(rest))
+        asked = re.findall(rf"(?:\.|{DISTRIBUTION})\[([\w,]+)\]", " ".join(rest))
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         names = ",".join(asked).split(",") if asked else []
         yield from (name for name in names if name not in project["optional-dependencies"])

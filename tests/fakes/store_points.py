@@ -97,7 +97,9 @@ _VALUES: dict[type, st.SearchStrategy[Any]] = {
 
 def _columns(kind: type[Record] | type[Part], **special: st.SearchStrategy[Any]) -> dict[str, Any]:
     known = column_types(kind)
-    more = {"started_at": _MOMENTS, "share_percent": _SHARES, "results": _VERDICTS, **special}
+    lengths = dict.fromkeys(("window_s", "overlap_s"), st.floats(1e-3, 3e7))
+    plain = {"started_at": _MOMENTS, "share_percent": _SHARES, "results": _VERDICTS}
+    more = {**plain, **lengths, **special}
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
         for name, (value_type, optional) in known.items()

@@ -23,7 +23,6 @@ from advisor_power.data.fill import (
     fill,
     fill_pair,
     fingerprint,
-    operand_print,
 )
 from advisor_power.data.language import (
     DTYPES,
@@ -519,7 +518,7 @@ def whole_print(matrix: Any, unsigned: Any) -> dict[str, float]:
 def test_of_a_small_matrix_every_element_counts_once(rows: int, columns: int, dtype: str) -> None:
     number, unsigned = STORAGE[dtype]
     matrix = np.random.default_rng(rows).integers(-9, 9, (rows, columns)).astype(number)
-    found = dataclasses.asdict(operand_print(matrix, dtype))
+    found = dataclasses.asdict(fingerprint(matrix, matrix.T, dtype).a)
     assert {n: found[n] for n in whole_print(matrix, unsigned)} == pytest.approx(
         whole_print(matrix, unsigned)
     )
@@ -537,7 +536,7 @@ def _blocks(rows: int, columns: int) -> Any:
 @pytest.mark.parametrize("shape", [(3000, 3000), (1, 2_000_000), (2_000_000, 1), (30, 60_000)])
 def test_the_sample_finds_what_is_alike_in_blocks(shape: tuple[int, int]) -> None:
     matrix = _blocks(*shape)
-    found = dataclasses.asdict(operand_print(matrix, "fp32"))
+    found = dataclasses.asdict(fingerprint(matrix, matrix.T, "fp32").a)
     for name, value in whole_print(matrix, np.uint32).items():
         assert found[name] == pytest.approx(value, abs=0.012), name
 

@@ -767,16 +767,6 @@ def fingerprint(a: Matrix, b: Matrix, dtype: str, *, seed: int = 0) -> Fingerpri
     )
 
 
-@np.errstate(invalid="ignore")
-def operand_print(matrix: Matrix, dtype: str) -> OperandPrint:
-    """One matrix alone; its rows are along the contraction, as in weights of (outputs, inputs).
-
-    It may be mapped from a file, of which only the sample is read.
-    """
-    random = np.random.default_rng(0)
-    return _operand(*_sample(matrix, _starts(matrix.shape[1], random), dtype, random), dtype)
-
-
 def _starts(steps: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Where each stretch begins along the contraction, for lines of both operands alike."""
     if steps <= _STRETCH:
