@@ -123,10 +123,10 @@ class LaunchFolder:
         lives = self.supervised()
         try:
             status = read(LaunchStatus, read_ours(self.path / "status.json"))
-            is_whole = is_utc(status.updated_at)
         except (OSError, InputError):
-            is_whole = False
-        status = status if is_whole else self._first_status()
+            status = None
+        if status is None or not is_utc(status.updated_at):
+            status = self._first_status()
         gone = claimed and not lives and not status.over
         return abandoned(status) if gone else as_heard(status)
 

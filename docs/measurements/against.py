@@ -23,7 +23,7 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from policy import Measured, Sets, Ways, Window, among, measured, questions, saved
+from policy import Measured, Sets, Ways, Window, among, measured, questions
 
 from advisor.core.gpu import WHOLE, Split
 from advisor.decide.decision import decide
@@ -122,7 +122,8 @@ def outcome(of: Measured, split: Split | None) -> Came:
     tails = (fmean((w.p99_ms[n] or math.nan) / w.alone_ms[n] for w in windows) for n in served)
     hours = 1 - 1 / sum(min(speed, 1.0) for speed in speeds)
     known = [tail for tail in tails if not math.isnan(tail)]
-    return saved(windows), hours, min(speeds), all(of.held[split]), known
+    energy = fmean(w.saved for w in windows)
+    return energy, hours, min(speeds), all(of.held[split]), known
 
 
 def block(

@@ -109,6 +109,8 @@ def test_status_follows_the_supervisor(folder: LaunchFolder) -> None:
     assert [one.outcome for one in gone.jobs] == ["stopped", "failed"]
     StatusWriter(folder, SPEC).close("stopped")
     assert folder.read_status().state == "stopped"
+    folder.write_status(replace(gone, updated_at="no moment"))
+    assert folder.read_status().updated_at == first.updated_at
 
 
 def test_a_launch_that_is_closed_is_never_begun(folder: LaunchFolder) -> None:
