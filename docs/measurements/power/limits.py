@@ -5,11 +5,12 @@
 Clocks of bundled jobs alone at shares at which they draw their limit, over the most of the job, are
 held against `advisor.predict.power_limit`. What a job would draw there without the limit follows
 from its watts at smaller shares, which grow with the share. Then, of each two bundled jobs that
-fill an H200: the energy that the advice saves, and the limit that saves most at 95 % of the speed,
-shared as advised, or on a GPU for each. Speeds under other traces: advisor evaluate --public zeus.
+fill an H200, and of 60 threes: what the advice saves, and what the limit that saves most at 95 % of
+the speed saves and costs. Speeds under other traces: advisor evaluate --public zeus.
 """
 
 import itertools
+import random
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -54,19 +55,32 @@ def main() -> None:
     )
     print(f"clocks of {len(found)} windows of {jobs} jobs: {off:.1f} % off; no effect {none:.1f} %")
     filling = [p.job for (_, m), p in make_profiles(points).items() if m == GPU_MODEL and fills(p)]
-    rows = list[tuple[float, float, float]]()
-    for a, b in itertools.combinations(filling, 2):
-        answer = recommend(a, b, gpu_model=GPU_MODEL)
-        saved = answer.choice.energy_saved.value if answer.choice else 0.0
-        of = [one.energy_saved for one in answer.lower_limits]
-        each = 1 if answer.choice else 2
-        rows.append((saved, sum(one.value for one in of) / each, sum(o.low for o in of) / each))
-    sharing, limits, low = np.array(rows).T * 100
-    print(f"{len(rows)} pairs of jobs that fill, energy saved, mean and quartiles in percent:")
-    for name, of in (("sharing", sharing), ("the limit beside that", limits), ("at worst", low)):
-        quartiles = ", ".join(f"{q:.1f}" for q in np.quantile(of, [0.25, 0.5, 0.75]))
-        print(f"{name}: {of.mean():.1f} ({quartiles})")
-    print(f"the limit saves more than sharing in {100 * np.mean(limits > sharing):.0f} %")
+    pairs = [*itertools.combinations(filling, 2)]
+    threes = random.Random(0).sample([*itertools.combinations(filling, 3)], 60)
+    for name, sets in (("pairs", pairs), ("sets of three", threes)):
+        rows = np.array([worth(*jobs) for jobs in sets]) * 100
+        print(f"{len(rows)} {name} of jobs that fill, mean and quartiles in percent:")
+        for column, of in zip(COLUMNS, rows.T, strict=True):
+            quartiles = ", ".join(f"{q:.1f}" for q in np.quantile(of, [0.25, 0.5, 0.75]))
+            print(f"{column}: {of.mean():.1f} ({quartiles})")
+        print(
+            f"the limit saves more than sharing in {100 * np.mean(rows[:, 1] > rows[:, 0]):.0f} %"
+        )
+
+
+COLUMNS = ("sharing saves", "the limit beside that", "at worst", "it takes longer", "at worst")
+
+
+def worth(*jobs: str) -> tuple[float, ...]:
+    """Parts that sharing saves, that the limit saves and takes longer, each with its worst."""
+    answer = recommend(*jobs, gpu_model=GPU_MODEL)
+    of = answer.lower_limits
+    parts = [
+        (one.energy_saved.value, one.energy_saved.low, one.longer.value, one.longer.high)
+        for one in of
+    ]
+    saved = answer.choice.energy_saved.value if answer.choice else 0.0
+    return saved, *(map(statistics.fmean, zip(*parts, strict=True)) if of else (0.0,) * 4)
 
 
 if __name__ == "__main__":
