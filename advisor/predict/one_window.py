@@ -237,7 +237,8 @@ def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
         sm = min(busy, _ACTIVE * (busy + memory) * math.exp(off * spread))
     parts = np.array([[*ESTIMATED_SHARES, WHOLE]]) / WHOLE
     wants = wanted * math.exp(off * spread) / parts
-    *kept, whole = crowded(wants, wants)
+    # The corner that the half of MISO chose, with the rest of this prior.
+    *kept, whole = crowded(wants, wants, 5.0)
     rate = np.array(kept) / whole
     return WindowEstimate.possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
 
