@@ -350,7 +350,7 @@ def _guard_file(engine: Engine) -> None:
         connection = dialect.connect(*args, **options)
         try:
             connection.execute("PRAGMA schema_version")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:  # else told by the first who reads
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
                 # A full disk has no room for what readers share: this one reads alone, and briefly.
                 connection.close()
