@@ -83,7 +83,7 @@ def column(name: str, word: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareParts:
-    """One job alone at a share: what is known of where its power goes.
+    """Power of one job alone at a share: total, memory as read, and headroom.
 
     Attributes:
         power_w: Of the whole GPU, measured.

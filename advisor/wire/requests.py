@@ -471,7 +471,7 @@ class LaunchRequest(_SharingRequest):
         """Refuse what a launch would ignore: limits beside a split that is given, and work.
 
         Raises:
-            InputError: there are both, or the work of a job is told.
+            InputError: the request has limits and a split, or the work of a job.
         """
         if told := [job.job for pair in self.pairs for job in pair if job.work_s is not None]:
             raise InputError(

@@ -128,7 +128,7 @@ class ProfileSet:
 
         Returns:
             Where it was missing, the median of the other profiles, else the model's; unchanged
-            where nobody knows.
+            if neither is known.
         """
         profiles = self.profiles
         lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))

@@ -41,7 +41,7 @@ _READING = ThreadPoolExecutor(4, "reading")
 
 
 async def worked(what: Callable[[], T], threads: Executor | None = None) -> T:
-    """What it returns or raises; the event loop goes on, and who asks pays for the CPU time.
+    """Call a function in a thread, and charge its CPU time to the caller.
 
     Without threads of its own it may read the store.
     """

@@ -91,7 +91,7 @@ class Buckets:
         self.charge(caller, cost)
 
     def charge(self, caller: str, cost: float) -> None:
-        """Count what is known only now that it is done; a caller owes a burst at most."""
+        """Charge a caller for a request that has ended; the debt is one burst at most."""
         self._left[caller] = (max(self._found(caller) - cost, -self._burst), self._now())
 
     def _found(self, caller: str) -> float:

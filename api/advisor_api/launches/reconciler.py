@@ -380,7 +380,7 @@ _QUANTITIES = ("rate", "power")
 
 
 class DriftWatch:
-    """Holds the observations of a store against the model; its engine is given what is found."""
+    """Compares stored observations with the model, and passes the drift to its engine."""
 
     def __init__(self, service: Service, gauge: Gauge) -> None:
         self._service, self._gauge = service, gauge
