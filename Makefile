@@ -23,7 +23,7 @@ APT := export DEBIAN_FRONTEND=noninteractive && apt-get update -qq && \
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-slow nightly mutants check ceiling check-model gpu docs dist lock clean debian
+.PHONY: help run test test-all test-slow nightly check ceiling check-model gpu docs dist lock clean debian
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -47,9 +47,6 @@ nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 tests/unit $(ARGS)
 	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 \
 	  tests/integration/test_api_schemathesis.py $(ARGS)
-
-mutants: $(STAMP)  ## Break the code in one place at a time; ARGS="monitor --survivors" for one area
-	$(BIN)/python docs/measurements/mutants.py $(ARGS)
 
 check: $(STAMP)  ## Lint, format, module names, types, import rule, size
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@
 Starts each checkout's service on a free port with a new home, so with the bundled profiles and
 model. In every round each answers beside each load in turn: nobody; 16 connections that ask for
 sets of five jobs that nobody has asked; 300 pages that look at the overview each second, with the
-ETag that they have; somebody who places 20,000 jobs again and again. Meanwhile six other callers,
+ETag that they have; somebody who places 20,000 jobs again and again. Meanwhile five other callers,
 told apart by address, ask one kind of question each, 12 times a second. Printed are p50 and p99 of
 those, ms, over all rounds, how much of a core the service took (without its processes for
 placements), and the statuses that the load got. The load is another process on the same cores.
@@ -57,7 +57,6 @@ PROBES: dict[str, Callable[[], Question]] = {
     "kept set of 5": lambda: advice(5, is_new=False),
     "new pair": lambda: advice(2),
     "new set of 5": lambda: advice(5),
-    "components": lambda: ("/v1/pairs/{}/{}/components".format(*random.sample(NAMES, 2)), None),
     "/readyz": lambda: ("/readyz", None),
 }
 LOADS: dict[str, tuple[int, float, Callable[[], Question]]] = {

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from advisor.core.gpu import WHOLE
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.job_file import inline_job, save_job, seen_job
@@ -269,11 +268,10 @@ def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
 
     settings = read_settings()
     file = settings.jobs_dir / f"{job.name}.yaml"
-    is_own = owner_of(pid) == os.geteuid() and point.rate_unit != UNCOUNTED_UNIT
     try:
         with open_store(settings.database_url, settings.home) as store:
             store.add([point])
-        if is_own and not file.exists():
+        if owner_of(pid) == os.geteuid() and not file.exists():
             save_job(job, file)
     except AdvisorError as error:
         say(f"{job.name} is not kept: {error}", err=True)

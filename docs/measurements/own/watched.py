@@ -1,11 +1,14 @@
 """From what runs to advice: watch programs that were never profiled, ask, launch, compare.
 
-    python docs/measurements/own/watched.py FOLDER --watch [PROGRAM ..]  # 70 s each
+    python docs/measurements/own/watched.py FOLDER --watch [PROGRAM ..]  # 90 s each
     python docs/measurements/own/watched.py FOLDER --ask       # ten sets, before any of them runs
     python docs/measurements/own/watched.py FOLDER --launch    # as advised, 50 s a set and GPU
+    python docs/measurements/own/watched.py FOLDER --launch --alone  # 60 s, each first alone; with
+                                                               # a copy of the home from before
     python docs/measurements/own/watched.py FOLDER --table     # what was said, and what came
 
-The programs are in programs.py. `ADVISOR_HOME` keeps the points of `advisor watch`.
+The programs are in programs.py. `ADVISOR_HOME` keeps the points of `advisor watch`. `--bundled`
+asks for the jobs of jobs/, which have a gate; give each way of launching them its own home.
 """
 
 import json
@@ -18,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import fmean
 from typing import Any
 
 import pynvml
@@ -26,9 +30,11 @@ PROGRAMS = [
     "lightning", "bert", "gcn", "jax_mlp", "nbody", "spectrum", "convnext", "unet", "demucs",
     "detection", "gaussian", "generate",
 ]  # fmt: skip
-HERE, SEED, SETS, WATCH_S, LAUNCH_S = Path(__file__).parent, 58, 10, 78, 30
+HERE, SEED, SETS, WATCH_S, LAUNCH_S = Path(__file__).parent, 58, 10, 90, 24
 DRAWN = ((2, 28), (3, 14))
 folder = Path(sys.argv[1])
+ALONE = [word for word in sys.argv if word in ("--alone", "--no-alone")]
+LAUNCHED = "launched-alone.jsonl" if ALONE == ["--alone"] else "launched.jsonl"
 
 
 def advisor(*words: str) -> list[Any]:
@@ -76,10 +82,14 @@ def watch(program: str, gpu: int) -> None:
 
 def ask() -> None:
     """Pairs and sets of three in a random order, until ten are to share."""
-    names = {row["look"]["job"]: row["program"] for row in read("watched.jsonl") if row["look"]}
     dice = random.Random(SEED)
-    pairs, threes = (dice.sample([*combinations(sorted(names), size)], n) for size, n in DRAWN)
-    sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
+    if "--bundled" in sys.argv:
+        names = {file.stem: file.stem for file in (HERE.parents[2] / "jobs").glob("*.yaml")}
+        sets = [*dice.sample([*combinations(sorted(names), 3)], 3 * SETS)]
+    else:
+        names = {row["look"]["job"]: row["program"] for row in read("watched.jsonl") if row["look"]}
+        pairs, threes = (dice.sample([*combinations(sorted(names), size)], n) for size, n in DRAWN)
+        sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
 
     def answered(jobs: tuple[str, ...]) -> Any:
         (answer,) = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200") or [{}]
@@ -87,7 +97,7 @@ def ask() -> None:
         return {"programs": [names[job] for job in jobs], "jobs": jobs} | kept
 
     left = SETS
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(12) as pool:
         for row in pool.map(answered, sets):
             if left:
                 write("asked.jsonl", row)
@@ -96,8 +106,9 @@ def ask() -> None:
 
 def launch(row: Any, gpu: int) -> None:
     """Run a set as advised, and keep the last state."""
-    states = advisor("launch", *row["jobs"], "--gpu", str(gpu), "--duration", str(LAUNCH_S))
-    write("launched.jsonl", {"programs": row["programs"], "state": states[-1] if states else None})
+    for_s = ("--duration", str(LAUNCH_S))
+    states = advisor("launch", *row["jobs"], "--gpu", str(gpu), *for_s, *ALONE)
+    write(LAUNCHED, {"programs": row["programs"], "state": states[-1] if states else None})
 
 
 def write(name: str, row: Any) -> None:
@@ -116,9 +127,12 @@ def table() -> Iterator[str]:
     """A row for each launch: said, its range, and what came."""
     yield "| set | split | speeds said, % | came | watts said | came | saved said, % | came |"
     yield "|---|---|---|---|---|--:|---|--:|"
-    hits = list[bool]()
-    for row in read("launched.jsonl"):
+    hits, off = list[bool](), list[tuple[float, float]]()
+    for row in read(LAUNCHED):
         state = row["state"]
+        if not state or "error" in state:
+            yield f"| {' + '.join(row['programs'])} | did not start |"
+            continue
         forecast = state["forecast"]
         pairs = zip(state["jobs"], forecast["jobs"], strict=True)
         said = [(one["rate"], one["solo_rate"], job["mean_rate"]) for job, one in pairs]
@@ -129,6 +143,8 @@ def table() -> Iterator[str]:
         figures += [(forecast["energy_saved"], state["mean_energy_saved"])]
         hits += [one["low"] <= value <= one["high"] for one, value in figures if one and value]
         saved, saved_said = state["mean_energy_saved"], forecast["energy_saved"]
+        watts = forecast["power_w"]["value"] / state["mean_power_w"] - 1
+        off += [(abs(watts), abs(saved - saved_said["value"]))]
         cells = (
             " + ".join(row["programs"]),
             state["sharing"] if state["sharing"] != "limited" else shares_of(state),
@@ -140,7 +156,8 @@ def table() -> Iterator[str]:
             f"{100 * saved:.0f}" if saved else "-",
         )
         yield f"| {' | '.join(cells)} |"
-    yield f"\nIn range: {sum(hits)} of {len(hits)}."
+    watts, saved = (100 * fmean(column) for column in zip(*off, strict=True))
+    yield f"\nIn range: {sum(hits)} of {len(hits)}. Off: watts {watts:.0f} %, saved {saved:.0f}."
 
 
 def shares_of(state: Any) -> str:

@@ -54,7 +54,7 @@ def test_joules_are_told_only_of_all_gpus_of_a_job() -> None:
 def test_what_is_seen_is_stored_and_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one's own processes that are counted; of others there is advice, and nothing to launch."""
+    """One's own processes, counted or not, can be launched; for others there is advice only."""
     settings = replace(settings_of(tmp_path), database_url=f"sqlite:///{tmp_path / 'points.db'}")
     monkeypatch.setattr(watch, "read_settings", lambda: settings)
     monkeypatch.setattr(watch, "owner_of", {1: os.geteuid() + 1, os.getpid(): os.geteuid()}.get)
@@ -69,6 +69,6 @@ def test_what_is_seen_is_stored_and_registered(
         for window_s in (60.0, 120.0):
             _keep(pid, job, replace(point, window_s=window_s))
     assert load_job(settings.jobs_dir / "own.yaml").progress == progress
-    assert [file.stem for file in settings.jobs_dir.glob("*.yaml")] == ["own"]
+    assert {file.stem for file in settings.jobs_dir.glob("*.yaml")} == {"own", "none"}
     found = find_profiles(["own", "other", "none"], settings).profiles
     assert [len(profile.shares) for profile in found] == [10, 10, 10]

@@ -1,0 +1,141 @@
+"""Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
+
+    python docs/measurements/own/twelve.py FOLDER --gpu 0 --seconds 15    # 8 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --table
+
+Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
+has as many steps as it makes alone in `--seconds` by its bundled profile. One after the other each
+starts as its file says, without advisor. The plan is made afterwards by `advisor place` in the same
+`ADVISOR_HOME`, so with the rates that the launches taught. FOLDER gets the files of jobs and
+twelve.json. Seconds and joules (the card's energy counter) include all starts.
+"""
+
+import argparse
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TWELVE = {
+    "mobilenet-train-b2": 2, "resnet50-train-b2": 2, "bert-train-b2": 2, "resnet50-train-b32": 1,
+    "mobilenet-infer-fp32": 1, "vit-infer-fp16": 1, "triad": 1, "whisper-infer": 1,
+    "albert-infer": 1,
+}  # fmt: skip
+
+
+def work(steps: int, script: str, *arguments: str) -> None:
+    """Run a Python job, which ends well after so many steps; needs the standard library alone."""
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
+    from advisor import progress
+
+    class Fixed(progress.Progress):
+        def report(self, value: float | None, steps_more: int = 0) -> None:
+            super().report(value, steps_more)
+            if self._count >= steps:
+                sys.exit()
+
+    progress.Progress = Fixed
+    sys.argv, folder = [script, *arguments], str(Path(script).resolve().parent)
+    sys.path.insert(0, folder)
+    runpy.run_path(script, run_name="__main__")
+
+
+def measured(gpu: int, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What it says, with seconds and joules of the card."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    card = pynvml.nvmlDeviceGetHandleByIndex(gpu)
+    began_s, began_mj = time.monotonic(), pynvml.nvmlDeviceGetTotalEnergyConsumption(card)
+    said = do()
+    joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(card) - began_mj) / 1e3
+    return said | {"wall_s": time.monotonic() - began_s, "energy_j": joules}
+
+
+def advisor(*words: str) -> dict[str, Any]:
+    """The last line of a command's JSON, and its exit code."""
+    command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    last = done.stdout if words[0] == "place" else done.stdout.splitlines()[-1]
+    return {"exit_code": done.returncode, "said": json.loads(last)}
+
+
+def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[str, ...]]:
+    """The files of the jobs; their commands."""
+    from dataclasses import asdict
+
+    from advisor.formats.job_file import find_job
+    from advisor_data.bundled import bundled_solo_points
+
+    whole = [one for one in bundled_solo_points() if one.share_percent == 100]
+    rates = {one.job: one.rate for one in whole if "H200" in one.gpu_model}
+    commands = dict[str, tuple[str, ...]]()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TWELVE:
+        job = find_job(name, Path(__file__).parents[3] / "jobs")
+        python, *script = job.command
+        steps = str(round(rates[name] * seconds))
+        commands[name] = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
+        fields = {"command": commands[name], "workdir": str(job.workdir or Path.cwd())}
+        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
+        (folder / f"{name}.yaml").write_text(json.dumps(fields))
+    return commands
+
+
+def main() -> None:
+    """Measure both ways and plan, or print what came."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--gpu", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=15.0, help="work of each job, alone")
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    file: Path = given.folder / "twelve.json"
+    if given.table:
+        table(json.loads(file.read_text()))
+        return
+    commands = write_jobs(given.folder / "jobs", given.seconds)
+    os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
+    names = [f"{name}*{count}" for name, count in TWELVE.items()]
+    found = dict[str, Any](seconds=given.seconds)
+    found["queue"] = measured(given.gpu, lambda: advisor("run", *names, "--gpus", str(given.gpu)))
+    file.write_text(json.dumps(found))
+    counted = [f"{name}:{count}" for name, count in TWELVE.items()]
+    planned = ("--work", f"{given.seconds}s", "--gpus", "1", "--gpu-model", "NVIDIA H200")
+    found["plan"] = advisor("place", *counted, *planned)
+    file.write_text(json.dumps(found))
+
+    def apart() -> dict[str, Any]:
+        alone = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu)}
+        each = [commands[name] for name, count in TWELVE.items() for _ in range(count)]
+        return {"exit_codes": [subprocess.run(one, env=alone).returncode for one in each]}
+
+    found["apart"] = measured(given.gpu, apart)
+    file.write_text(json.dumps(found))
+    table(found)
+
+
+def table(found: dict[str, Any]) -> None:
+    """Seconds and kilojoules of each way."""
+    said = found["queue"]["said"]
+    for way in ("queue", "apart"):
+        if took := found.get(way):
+            print(f"{way}: {took['wall_s']:.0f} s, {took['energy_j'] / 1e3:.1f} kJ")
+    print(f"launches: {said['gpu_s']:.0f} GPU s, {said['energy_j'] / 1e3:.1f} kJ, of which")
+    print(f"  starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
+    print(f"alone by profiles: {said['alone_s']:.0f} s, {said['alone_j'] / 1e3:.1f} kJ")
+    print("plan:", {k: v for k, v in found["plan"]["said"].items() if isinstance(v, int | float)})
+    for job in said["jobs"]:
+        print(" ", job["job"], job["state"], job["launch_id"], job["error"] or "")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--steps":
+        work(int(sys.argv[2]), *sys.argv[3:])
+    else:
+        main()
