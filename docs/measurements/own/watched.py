@@ -12,8 +12,10 @@ asks for the jobs of jobs/, which have a gate; give each way of launching them i
 """
 
 import json
+import math
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -127,7 +129,7 @@ def table() -> Iterator[str]:
     """A row for each launch: said, its range, and what came."""
     yield "| set | split | speeds said, % | came | watts said | came | saved said, % | came |"
     yield "|---|---|---|---|---|--:|---|--:|"
-    hits, off = list[bool](), list[tuple[float, float]]()
+    hits, off, tails = list[bool](), list[tuple[float, float]](), list[float]()
     for row in read(LAUNCHED):
         state = row["state"]
         if not state or "error" in state:
@@ -142,6 +144,11 @@ def table() -> Iterator[str]:
         figures += [(forecast["power_w"], state["mean_power_w"])]
         figures += [(forecast["energy_saved"], state["mean_energy_saved"])]
         hits += [one["low"] <= value <= one["high"] for one, value in figures if one and value]
+        came_ms = {job["job"]: job.get("mean_p99_ms") for job in state["jobs"]}
+        said_ms = re.findall(
+            r"p99 latency of (\S+) is expected at (\S+) ms", str(state.get("warnings"))
+        )
+        tails += [abs(math.log(float(ms) / came_ms[job])) for job, ms in said_ms]
         saved, saved_said = state["mean_energy_saved"], forecast["energy_saved"]
         watts = forecast["power_w"]["value"] / state["mean_power_w"] - 1
         off += [(abs(watts), abs(saved - saved_said["value"]))]
@@ -158,6 +165,8 @@ def table() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
     watts, saved = (100 * fmean(column) for column in zip(*off, strict=True))
     yield f"\nIn range: {sum(hits)} of {len(hits)}. Off: watts {watts:.0f} %, saved {saved:.0f}."
+    near = sum(tail < math.log(1.5) for tail in tails)
+    yield f"p99 within a factor of 1.5: {near} of {len(tails)}."
 
 
 def shares_of(state: Any) -> str:
