@@ -8,7 +8,6 @@ import importlib
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from rich.text import Text
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED, read_gain
-from advisor.core.wording import printable
+from advisor.core.wording import folded, printable
 from advisor.formats.wire import as_answer, write
 from advisor.settings import SUITE, job_folders, read_settings
 
@@ -178,20 +177,15 @@ MOST_WIDTH = 100
 """Of a line in a pipe; in a terminal lines end where it ends."""
 
 
-def print_screen(screen: "Said") -> Console:
-    """Print headline and lines, none longer than the console, which is returned."""
+def print_screen(screen: "Said", table: Table | None = None) -> Console:
+    """Print headline, table and lines, none longer than the console, which is returned."""
     console = plain_console(highlight=False, most=MOST_WIDTH)
-    for line in _folded(screen.headline, console.width):
-        console.print(Text(line, style="bold"))
+    console.print(Text(folded(screen.headline, console.width), style="bold"), soft_wrap=True)
+    if table:
+        print_table(table)
     for name, text in screen.lines:
-        print_folded(console, f"  {name:<8}", text)
+        console.print(Text(folded(text, console.width, f"  {name:<8}")), soft_wrap=True)
     return console
-
-
-def print_folded(console: Console, before: str, text: str) -> None:
-    """Lines no longer than the console, all but the first indented; commands stay whole."""
-    for n, line in enumerate(_folded(text, console.width - len(before))):
-        console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
 
 
 def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None:
@@ -202,12 +196,7 @@ def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) ->
         if mark == " ":
             console.print(Text(f"    {line}"), soft_wrap=True)
         else:
-            print_folded(console, f"  {mark} ", line)
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """Lines of a text; names of jobs stay whole."""
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+            console.print(Text(folded(line, console.width, f"  {mark} ")), soft_wrap=True)
 
 
 def job_names(incomplete: str) -> list[str]:
