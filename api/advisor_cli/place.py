@@ -118,26 +118,24 @@ class _Fleet(LimitOptions):
     jobs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names of profiled jobs, NAME:40 for forty of them",
+            help="Names of profiled jobs; NAME:40 for forty copies",
             metavar="JOBS",
             autocompletion=job_names,
         ),
     ] = None
     gpus: Annotated[
         int | None,
-        typer.Option(
-            help="How many GPUs there are; one for each job if not given", min=1, max=MOST_PLACED
-        ),
+        typer.Option(help="Number of GPUs (default: one for each job)", min=1, max=MOST_PLACED),
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),
+        typer.Option("--jobs", help="File of jobs, one line each: NAME, NAME:40 or NAME:40 3h"),
     ] = None
     work: Annotated[
         list[str] | None,
         typer.Option(
-            help="Time that a job takes alone, JOB=3h or 3h for all: they are a queue, done in "
-            "pairs; jobs without work run from now on, up to seven on a GPU"
+            help="Time that a job takes alone, JOB=3h or 3h for all: plans a queue, in "
+            "pairs. Without it jobs run from now on, up to seven on a GPU"
         ),
     ] = None
     also: Annotated[
@@ -149,13 +147,14 @@ class _Fleet(LimitOptions):
     objective: Annotated[
         Aim | None,
         typer.Option(
-            help="What counts; cost where prices are set, else energy. throughput: GPU hours, of "
-            "a queue done soonest; fewest-cards: not for queues"
+            help="What to minimise (default: cost if prices are set, else energy). "
+            "throughput: GPU hours, or the end of a queue; fewest-cards: not for "
+            "queues"
         ),
     ] = None
     deadline: Annotated[
         str | None,
-        typer.Option(help="By when the work is to be done, 8h, by jobs that all run from now on"),
+        typer.Option(help="Time until all work must be done, such as 8h; all jobs run from now on"),
     ] = None
     host_cores: Cores = None
     min_gain: MinGain = None
@@ -163,9 +162,12 @@ class _Fleet(LimitOptions):
     power_limit: PowerLimit = None
     rack_power: Annotated[
         str | None,
-        typer.Option(help="What all GPUs in use may draw, 8kW: most work at one power limit"),
+        typer.Option(
+            help="Maximum power of all GPUs in use, such as 8kW; finds the power limit "
+            "with the most work"
+        ),
     ] = None
-    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0
+    time_limit: Annotated[float, typer.Option(help="Solver time limit, in seconds", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
         """What is asked for.
@@ -208,9 +210,14 @@ class _Fleet(LimitOptions):
 @grouped
 def place(
     fleet: _Fleet,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Who shares with whom, and how")] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Print which jobs share a GPU, and how")
+    ] = False,
     schedule: Annotated[
-        bool, typer.Option("--schedule", help="When and where, and simpler ways to the end")
+        bool,
+        typer.Option(
+            "--schedule", help="Print when and where each job runs, and simpler schedules"
+        ),
     ] = False,
     notes: Notes = False,
     as_json: AsJson = False,

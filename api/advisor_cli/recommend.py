@@ -62,7 +62,10 @@ class _AdviceOptions(LimitOptions):
 
     min_gain: MinGain = None
     isolate: Annotated[
-        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+        bool,
+        typer.Option(
+            "--isolate", help="Only options in which a crash of one job leaves the others running"
+        ),
     ] = False
     cores: Cores = None
     gpu_uuid: GpuUuidOption = None
@@ -74,11 +77,11 @@ class _RecommendOptions(_AdviceOptions):
     objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
-        typer.Option(
-            help="What is to be done, JOB=3h or 3h for both: time that it takes alone; of two jobs"
-        ),
+        typer.Option(help="Work of two jobs as time alone, JOB=3h or 3h for both"),
     ] = None
-    fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False
+    fine: Annotated[bool, typer.Option("--fine", help="Try every split in steps of two SMs")] = (
+        False
+    )
 
 
 @grouped
@@ -86,26 +89,28 @@ def recommend(
     jobs: Annotated[
         list[str],
         typer.Argument(
-            help="Names of one to seven profiled jobs, A*3 for three of A. Of one: its best "
-            "partners",
+            help="Names of one to seven profiled jobs; A*3 for three of A. One job: its "
+            "best partners",
             metavar="A [B ...]",
             autocompletion=job_names,
         ),
     ],
     asked: _RecommendOptions,
-    how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
-    notes: Notes = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show all candidates, and plot them")
+    how: Annotated[
+        bool, typer.Option("--how", help="Print the lines that start the jobs by hand")
     ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Print why, and what other options give")
+    ] = False,
+    notes: Notes = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all options, and plot them")] = False,
     as_json: AsJson = False,
     placer: Annotated[
         str | None,
-        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+        typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
 ) -> None:
-    """How do two to seven jobs share one GPU with the least energy for the same work?
+    """Find how two to seven jobs share one GPU with the least energy for the same work.
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
@@ -392,12 +397,12 @@ def replicas(
     ],
     asked: _AdviceOptions,
     most: Annotated[
-        int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
+        int, typer.Option(help="Largest number of copies to try", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
     notes: Notes = False,
     as_json: AsJson = False,
 ) -> None:
-    """How many copies of a job run on one GPU, and what ends their number?
+    """Find how many copies of a job one GPU can run, and what limits their number.
 
     Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
     even one keeps its limits.

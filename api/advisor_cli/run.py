@@ -401,7 +401,8 @@ def run(
     jobs: Annotated[
         list[str],
         typer.Argument(
-            help="Names of jobs, A*3 for three of A; or a folder of job files, or files of one",
+            help="Names of jobs, A*3 for three of A; or a folder of job files; or job "
+            "files of one folder",
             metavar="JOBS...",
         ),
     ],
@@ -410,40 +411,38 @@ def run(
     max_p99: MaxP99 = None,
     work: Annotated[
         list[str] | None,
-        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; gives the time left"),
     ] = None,
     time_limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="End a job, as failed, once it has run for so long: JOB=2h, or 2h for all but "
-            "servers"
+            help="Maximum run time, JOB=2h, or 2h for all but servers; a longer job fails"
         ),
     ] = None,
     deadline: Annotated[
         list[str] | None,
         typer.Option(
-            help="Time from now in which a job is to be done, JOB=2h or 2h for all but servers; "
-            "needs --work"
+            help="Time from now until a job must be done, JOB=2h, or 2h for all but "
+            "servers; needs --work"
         ),
     ] = None,
     hang_s: Annotated[
         float | None,
         typer.Option(
             "--hang-after",
-            help="End a job without progress for this many seconds; if not given, it is shown as "
-            "stalled",
+            help="End a job after this many seconds without progress (default: show it as stalled)",
         ),
     ] = None,
     tries: Tries = 1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
+        bool, typer.Option("--fresh", help="Start the queue again from the beginning")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
+        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
     ] = False,
     gpu_model: Annotated[
         str | None,
-        typer.Option(help="With --dry-run: what would start on such GPUs, though none is here"),
+        typer.Option(help="With --dry-run: GPU model to plan for, even if this host has none"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

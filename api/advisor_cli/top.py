@@ -56,13 +56,12 @@ _Look = Callable[[], Overview]
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Show it once, as in a pipe")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, as in a pipe")] = False,
     as_json: AsJson = False,
     service: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of advisor serve; if not given {_SERVICE}, and the launches of this "
-            "host where nobody answers there"
+            help=f"Address of advisor serve (default: {_SERVICE}, else the launches of this host)"
         ),
     ] = None,
     service_ca: ServiceCa = None,
