@@ -110,7 +110,7 @@ def recommend(
         typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
 ) -> None:
-    """Find how two to seven jobs share one GPU with the least energy for the same work.
+    """Find how two to seven jobs share one GPU with the least energy for their work.
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
