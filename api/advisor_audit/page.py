@@ -145,8 +145,9 @@ def headline(audit: Audit) -> str:
         what = "next to nothing here" if unread < all_hours / 10 else "little of what was read"
         said = f"Sharing would free {what} ({shared.basis})"
     else:
-        paid = now.cost and shared.cost
-        cost = f", {less_or_more(1 - paid.value / now.cost, 0)} cost" if now.cost and paid else ""
+        cost = ""
+        if now.cost and shared.cost:
+            cost = f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
             f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "
