@@ -338,7 +338,7 @@ def ways_not_taken(r: Decision) -> Iterator[str]:
         said = WORDS.get(way.sharing, f"with {limits_of(way)}") + low
         saved = f"{said} it would take {less_or_more(way.energy_saved.value, 0)} energy"
         yield f"{saved}, but {way.violations[0]}" if way.violations else saved
-    yield f"{count_of(len(r.options), 'way')} looked at"
+    yield f"{count_of(len(r.options), 'option')} compared"
 
 
 def limits_of(way: Option) -> str:

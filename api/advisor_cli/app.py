@@ -33,7 +33,7 @@ _COMMANDS = {
     "watch": "Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
-    "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
+    "run": "Run a queue on the GPUs of this host until all jobs are done; resumes after any end.",
     "launches": "List, show, stop, split again and clean up the launches of this host.",
     "top": "Show GPUs, the jobs on them, and what was saved; j and k move, q ends it.",
     "check": "Find the numbers of SMs at which libraries of this host compute right results.",

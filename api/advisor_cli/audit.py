@@ -106,8 +106,8 @@ def audit(
 ) -> None:
     """Estimate what sharing GPUs would save a cluster, from its existing metrics.
 
-    Changes no job, and keeps what it sees of each for advice. What ended early goes on with the
-    same command.
+    Changes no job. Stores what it reads of each job for advice. After an interruption the same
+    command continues.
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
@@ -280,7 +280,7 @@ _CHANGES = ("First", "Second", "Third")
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     now, shared, months = found.now, found.shared, found.span.months
     yield "", f"{'today':>9}{'shared':>9}{'range':>18}"
-    yield _row("GPUs", now.cards, shared.cards, "most at once")
+    yield _row("GPUs", now.cards, shared.cards, "peak")
     yield _row("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours")
     if now.kwh is not None and shared.kwh and shared.kwh_idle:
         yield _row("kWh", now.kwh, shared.kwh, "freed GPUs off")

@@ -39,9 +39,9 @@ _RECORDS: dict[RecordKind, type[Record]] = {
 
 @app.command("import")
 def import_(files: list[Path], as_json: AsJson = False) -> None:
-    """Bring points and observations from Parquet, CSV or JSON-lines files.
+    """Import points and observations from Parquet, CSV or JSON-lines files.
 
-    Points that are there already are left as they are.
+    Stored points stay as they are.
 
     Example: advisor data import points.parquet
     """
@@ -68,7 +68,7 @@ def export(
     run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write points of one kind to a Parquet, CSV or JSON-lines file, as the name ends.
+    """Write points of one kind to a file: .parquet, .csv or .jsonl.
 
     Example: advisor data export pairs.parquet --kind pairs
     """
@@ -156,7 +156,7 @@ def restore(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the SQLite database what a backup says: all of it, or nothing.
+    """Restore the SQLite database from a backup: all of it, or nothing.
 
     Example: advisor data restore advisor.db
     """

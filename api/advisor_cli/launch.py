@@ -174,8 +174,8 @@ def launch(
 ) -> None:
     """Run two to seven jobs together on one GPU at a proven split, and watch them.
 
-    Without --split the recommended one is taken. Ctrl-C stops all jobs in the safe order; closing
-    the terminal, or killing this command, leaves them running and watched.
+    Without --split it uses the recommended split. Ctrl-C stops all jobs in the safe order. Closing
+    the terminal or killing this command leaves them running and watched.
 
     Example: advisor launch train score --split 66/34 --detach
     """

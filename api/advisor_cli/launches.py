@@ -86,7 +86,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Show where a launch stands, and what its pairs did.
+    """Show the state of a launch, and the results of its sets.
 
     Example: advisor launches show 20261125-030728-cb7096
     """
@@ -153,8 +153,8 @@ def clean(
 ) -> None:
     """Remove folders of launches that ended long ago, or that take too much room.
 
-    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
-    the store before anything goes.
+    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. Observations are
+    stored before a folder is removed.
 
     Example: advisor launches clean
     """

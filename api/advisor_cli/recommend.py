@@ -112,8 +112,8 @@ def recommend(
 ) -> None:
     """Find how two to seven jobs share one GPU with the least energy for their work.
 
-    Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
-    nothing keeps every limit.
+    Prints a verdict, the speed of each job, the savings with their worst case, and the command that
+    starts the jobs. Exit code 10: no option keeps every limit.
 
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
@@ -404,8 +404,8 @@ def replicas(
 ) -> None:
     """Find how many copies of a job one GPU can run, and what limits their number.
 
-    Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
-    even one keeps its limits.
+    Prints rate, p99, watts, and joules for each unit of progress. Exit code 10: not even one copy
+    keeps its limits.
 
     Example: advisor replicas bert-serve-30 --max-p99 50ms
     """

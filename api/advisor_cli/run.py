@@ -446,10 +446,10 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a queue on the GPUs of this host until all jobs are done; goes on after any end.
+    """Run a queue on the GPUs of this host until all jobs are done; resumes after any end.
 
     Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
-    command goes on: what has finished is not run again.
+    command resumes: finished jobs do not run again.
 
     Example: advisor run nightly/ --gpus 0
     """

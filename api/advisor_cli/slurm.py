@@ -30,8 +30,8 @@ def agent(
 ) -> None:
     """Meter the jobs that share a GPU of this node, and report what they did together.
 
-    Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
-    agent.log in the folder. docs/slurm.md says what is reported.
+    Ends after ten minutes without a job. Jobs do not depend on it. Writes agent.log in the folder.
+    docs/slurm.md lists what it reports.
 
     Example: advisor slurm agent
     """
@@ -51,10 +51,10 @@ def match(
     service_ca: ServiceCa = None,
     log_format: LogFormat = "text",
 ) -> None:
-    """Let waiting jobs that name themselves share GPUs, on the controller, as SlurmUser or root.
+    """Let waiting jobs with a profile share GPUs; run it on the controller as SlurmUser or root.
 
-    Remembers nothing: what was decided stands in the jobs. While it does not run, jobs stay as they
-    were submitted, and those that wait begin alone. docs/slurm.md says how it decides.
+    Has no state: decisions are stored in the jobs. While it does not run, jobs stay as submitted,
+    and waiting jobs start alone. docs/slurm.md explains the decisions.
 
     Example: advisor slurm match
     """

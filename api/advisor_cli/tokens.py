@@ -53,7 +53,7 @@ def create(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All tokens there ever were, the newest first; their secrets are not known.
+    """List all tokens, revoked ones included, the newest first; secrets are not stored.
 
     Example: advisor tokens list
     """
@@ -69,7 +69,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command("revoke")
 def revoke(name: Name, as_json: AsJson = False) -> None:
-    """End a token; servers let it in for a second more at most.
+    """Revoke a token; servers accept it for one more second at most.
 
     Example: advisor tokens revoke scheduler
     """

@@ -68,7 +68,7 @@ def top(
 ) -> None:
     """Show GPUs, the jobs on them, and what was saved; j and k move, q ends it.
 
-    Where the service wants a token, it is in ADVISOR_TOKEN.
+    If the service needs a token, set ADVISOR_TOKEN.
 
     Example: advisor top
     """

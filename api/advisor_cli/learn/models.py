@@ -66,7 +66,7 @@ _COLUMNS: Columns[ModelRow] = (
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the models; the champion, which predictions are made with, has a star.
+    """List the models; a star marks the champion, which makes the predictions.
 
     Example: advisor models list
     """
@@ -83,7 +83,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that is known of one model.
+    """Show the details of one model.
 
     Example: advisor models show bundled
     """
@@ -106,7 +106,7 @@ def promote(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Make a model the champion; a folder is taken in first.
+    """Make a model the champion; a folder is imported first.
 
     Example: advisor models promote new-model
     """
@@ -133,7 +133,7 @@ def promote(
 
 @app.command("rollback")
 def rollback(as_json: AsJson = False) -> None:
-    """Go back to the champion that the last promotion replaced.
+    """Restore the champion that the last promotion replaced.
 
     Example: advisor models rollback
     """

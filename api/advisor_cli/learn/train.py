@@ -74,7 +74,7 @@ def train(
 ) -> None:
     """Learn from measured pairs; writes its trees and manifest.json.
 
-    Each job is left out once, to know how good the model is for jobs that it has not seen.
+    Leaves out each job once, to measure the error for unseen jobs.
 
     Example: advisor train --out new-model
     """

@@ -95,9 +95,9 @@ def watch(
 ) -> None:
     """Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.
 
-    Changes nothing of it. A job that had a GPU to itself for a minute is kept under its name, so
-    that `recommend`, `place` and `run` take it. Says which of all could move together.
-    --json writes an object for each look.
+    Changes nothing. A job that had a GPU to itself for a minute is stored under its name, for
+    `recommend`, `place` and `run`. Prints which jobs could share a GPU. --json writes an object for
+    each reading.
 
     Example: advisor watch 4711 --once
     """

@@ -34,8 +34,8 @@ def components(
 ) -> None:
     """Split a job's power into floor, memory (as read) and the rest.
 
-    At each share of its profile, from measured windows. docs/component-power.md says why nothing
-    finer is told.
+    At each share of its profile, from measured windows. docs/component-power.md explains why there
+    are no finer parts.
 
     Example: advisor power components triad
     """

@@ -313,8 +313,8 @@ def train(
 ) -> None:
     """Train the model of input data and power on the points of `advisor power input`.
 
-    Each pattern of data is left out once, to know how good the model is for data that it has not
-    seen. It writes trees, points.jsonl and manifest.json.
+    Leaves out each data pattern once, to measure the error for unseen data. Writes trees,
+    points.jsonl and manifest.json.
 
     Example: advisor power train
     """

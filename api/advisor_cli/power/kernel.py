@@ -65,8 +65,8 @@ def sensor(
     """Measure the interval, window and delay of the power sensors of a GPU.
 
     A load is switched on and off for three and a half minutes while all power readings are
-    recorded. What is found is kept for this card and driver, and windows are then as long as the
-    sensor needs (docs/power.md). No setting of the card is changed.
+    recorded. The result is stored for this GPU and driver, and windows are then as long as the
+    sensor needs (docs/power.md). Changes no setting of the GPU.
 
     Example: advisor power sensor --gpu replay
     """
