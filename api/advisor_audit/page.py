@@ -94,7 +94,7 @@ def _first(audit: Audit) -> Iterator[str]:
             now.cost and now.cost / months,
             shared.cost and shared.cost.times(1 / months),
         ),
-        ("GPUs, most at once", now.cards, shared.cards),
+        ("Peak GPUs in use", now.cards, shared.cards),
         ("GPU hours", now.gpu_hours, shared.gpu_hours),
         ("kWh, freed off", now.kwh, shared.kwh),
         ("kWh, freed idle", now.kwh, shared.kwh_idle),
@@ -114,8 +114,8 @@ def _first(audit: Audit) -> Iterator[str]:
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
-        f"<p>Of the GPU hours that are held, {now.paused_hours:,.0f} are of jobs that wait. Beside "
-        f"them {free} are held by nobody: sharing has no part in those.</p>"
+        f"<p>{now.paused_hours:,.0f} of the GPU hours are of paused jobs. Another {free} were "
+        "idle; sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -145,10 +145,13 @@ def headline(audit: Audit) -> str:
         what = "next to nothing here" if unread < all_hours / 10 else "little of what was read"
         said = f"Sharing would free {what} ({shared.basis})"
     else:
+        cost = ""
+        if now.cost and shared.cost:
+            cost = f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
             f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "
-            f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy"
+            f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy{cost}"
         )
     return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
 
@@ -166,7 +169,7 @@ def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], t
     of_card = "" if one.card_mib is None else f" of {one.card_mib / 1024:,.0f}"
     slowest = (100 * end for end in (one.slowest.value, one.slowest.low, one.slowest.high))
     risks = (
-        f"a fault of one job ends all {len(one.jobs)}",
+        f"a crash of one job ends all {len(one.jobs)}",
         "the slowest keeps {:.0f} % ({:.0f} to {:.0f})".format(*slowest),
         *late,
         f"{sum(one.memory_mib) / 1024:,.0f}{of_card} GiB in use",

@@ -54,49 +54,60 @@ DAY_S = 86400.0
 def audit(
     *,
     prometheus: Annotated[
-        str | None, typer.Option(help="Address of a Prometheus that scrapes GPUs")
+        str | None, typer.Option(help="Address of a Prometheus server with GPU metrics")
     ] = None,
     dcgm: Annotated[
-        list[str] | None, typer.Option(help="Address of an exporter, watched now; repeatable")
+        list[str] | None, typer.Option(help="Address of a DCGM exporter to watch now; repeatable")
     ] = None,
-    nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
+    nvml: Annotated[bool, typer.Option("--nvml", help="Watch the GPUs of this host now")] = False,
     series: Annotated[
-        Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
+        Path | None,
+        typer.Option(
+            help="File to read: series written by --keep, a saved query result or an nvidia-smi log"
+        ),
     ] = None,
-    days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
-    minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
-    step: Annotated[int, typer.Option(help="Seconds of a mean", min=1)] = 60,
+    days: Annotated[
+        float, typer.Option(help="Days of Prometheus data to read, back from now", min=0.01)
+    ] = 7.0,
+    minutes: Annotated[
+        float, typer.Option(help="Minutes to watch GPUs, with --dcgm or --nvml", min=0.1)
+    ] = 30.0,
+    step: Annotated[int, typer.Option(help="Averaging interval, in seconds", min=1)] = 60,
     within: Annotated[
         str,
         typer.Option(
             "--within",
             "--group-label",
-            help="Who may share: jobs of one namespace, of one LABEL, or all",
+            help="Which jobs may share: those of one namespace, of one LABEL, or all",
         ),
     ] = "namespace",
     job_label: Annotated[
-        str | None, typer.Option(help="Label that names who holds a GPU, before those known")
+        str | None, typer.Option(help="Label with the owner of a GPU, tried before the known ones")
     ] = None,
-    objective: Annotated[Aim, typer.Option(help="What is made small")] = "energy-efficiency",
+    objective: Annotated[Aim, typer.Option(help="What to minimise")] = "energy-efficiency",
     min_speed: Annotated[
-        float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
+        float | None,
+        typer.Option(help="Minimum speed of each job; 1 is its speed alone", min=0.0, max=1.0),
     ] = None,
     http_config: Annotated[
-        Path | None, typer.Option(help="File as promtool's --http.config.file")
+        Path | None,
+        typer.Option(help="HTTP client configuration, as for promtool --http.config.file"),
     ] = None,
     profiles: ProfilesOption = None,
-    keep: Annotated[Path | None, typer.Option(help="Write all series that are read there")] = None,
+    keep: Annotated[Path | None, typer.Option(help="File to write all series to")] = None,
     placer: Annotated[
         str | None,
-        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+        typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
+    out: Annotated[Path, typer.Option(help="HTML report path; JSON is written next to it")] = Path(
+        "audit.html"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Say what sharing would give a cluster, from the metrics that it has already.
+    """Estimate what sharing GPUs would save a cluster, from its existing metrics.
 
-    Changes no job, and keeps what it sees of each for advice. What ended early goes on with the
-    same command.
+    Changes no job. Stores what it reads of each job for advice. After an interruption the same
+    command continues.
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """
@@ -269,7 +280,7 @@ _CHANGES = ("First", "Second", "Third")
 def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
     now, shared, months = found.now, found.shared, found.span.months
     yield "", f"{'today':>9}{'shared':>9}{'range':>18}"
-    yield _row("GPUs", now.cards, shared.cards, "most at once")
+    yield _row("GPUs", now.cards, shared.cards, "peak")
     yield _row("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours")
     if now.kwh is not None and shared.kwh and shared.kwh_idle:
         yield _row("kWh", now.kwh, shared.kwh, "freed GPUs off")
@@ -280,27 +291,29 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Money", NO_PRICE.removeprefix("Money a month: ")
     for name, one in zip(_CHANGES, found.changes, strict=False):
         who, saves, risks = change_text(one, months)
-        yield name, f"put {who}: {', '.join(saves)} less a month"
-        yield "", f"at risk: {'; '.join(risks)}"
+        yield name, f"{who} saves a month"
+        yield "", ", ".join(saves)
+        yield "", f"risk: {'; '.join(risks)}"
     fills = Counter(job.fills for job in found.jobs)
     said = {
-        "leave most of a GPU unused": fills[False],
-        "fill one": fills[True],
-        "may or may not: no SM activity was read": fills[None],
-        "look like servers": sum(job.is_server for job in found.jobs),
+        "leaving most of a GPU unused": fills[False],
+        "filling a GPU": fills[True],
+        "of unknown SM activity": fills[None],
+        "probably servers": sum(job.is_server for job in found.jobs),
     }
     told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
     yield "Jobs", f"{len(found.jobs) + found.left_out:,}: {told}{known}"
     held = (f"{one.label or 'no label'} {one.gpu_hours:,.3g} h" for one in found.held_by)
-    yield "Held by", ", ".join(held)
+    yield "Owners", ", ".join(held)
     if left := found.left_hours:
         hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
-        yield "Unseen", f"GPU hours that stay as they are: {hours}"
+        yield "Left", f"GPU hours left as they are: {hours}"
     if strangers := sorted({job.gpu_model for job in found.jobs} - {*MEASURED_ON}):
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"
     for one in found.first_pairs[:1]:
-        yield "Next", f"{one.command}   # {_range(one.saved_w)} W less"
+        yield "Next", one.command
+        yield "", f"{_range(one.saved_w)} W less"
     yield "Page", f"{out}, and {out.with_suffix('.json')}"
 
 

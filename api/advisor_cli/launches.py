@@ -50,7 +50,9 @@ from advisor_data.cleaning import Cleaner
 
 app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
 
-LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+LaunchId = Annotated[
+    str, typer.Argument(help="Launch ID, as listed by `advisor launches`", metavar="ID")
+]
 
 _LOOK_S = 0.2
 
@@ -84,7 +86,7 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command("show")
 def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Show where a launch stands, and what its pairs did.
+    """Show the state of a launch, and the results of its sets.
 
     Example: advisor launches show 20261125-030728-cb7096
     """
@@ -145,14 +147,14 @@ def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
 @app.command("clean")
 def clean(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed")
+        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove folders of launches that ended long ago, or that take too much room.
 
-    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. What the jobs did is in
-    the store before anything goes.
+    The bounds are ADVISOR_KEEP_LAUNCHES_DAYS and ADVISOR_KEEP_LAUNCHES_GIB. Observations are
+    stored before a folder is removed.
 
     Example: advisor launches clean
     """

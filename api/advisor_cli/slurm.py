@@ -15,23 +15,23 @@ from advisor_node.slurm.matching import run_match
 from advisor_node.slurm.site import SiteSettings
 
 app = typer.Typer(
-    help="Batch jobs that share a GPU: who meets whom, and the agent of each node.",
+    help="Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
     no_args_is_help=True,
 )
 
 
 @app.command()
 def agent(
-    folder: Annotated[Path, typer.Option(help="Where Prolog and Epilog write down jobs")] = Path(
-        "/run/advisor-mps"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="Folder in which Prolog and Epilog record jobs")
+    ] = Path("/run/advisor-mps"),
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
 ) -> None:
     """Meter the jobs that share a GPU of this node, and report what they did together.
 
-    Ends by itself when there was no job for ten minutes. It owns nothing that a job needs. Writes
-    agent.log in the folder. docs/slurm.md says what is reported.
+    Ends after ten minutes without a job. Jobs do not depend on it. Writes agent.log in the folder.
+    docs/slurm.md lists what it reports.
 
     Example: advisor slurm agent
     """
@@ -51,10 +51,10 @@ def match(
     service_ca: ServiceCa = None,
     log_format: LogFormat = "text",
 ) -> None:
-    """Let waiting jobs that name themselves share GPUs, on the controller, as SlurmUser or root.
+    """Let waiting jobs with a profile share GPUs; run it on the controller as SlurmUser or root.
 
-    Remembers nothing: what was decided stands in the jobs. While it does not run, jobs stay as they
-    were submitted, and those that wait begin alone. docs/slurm.md says how it decides.
+    Has no state: decisions are stored in the jobs. While it does not run, jobs stay as submitted,
+    and waiting jobs start alone. docs/slurm.md explains the decisions.
 
     Example: advisor slurm match
     """

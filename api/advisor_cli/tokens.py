@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from advisor_data.state import ServiceState, Token
 
 
-app = typer.Typer(
-    help="Make, list and revoke the tokens that the service lets in.", no_args_is_help=True
-)
+app = typer.Typer(help="Make, list and revoke access tokens of the service.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Whom or what it is for; stands in the audit log")]
+Name = Annotated[str, typer.Argument(help="Owner or use of the token, as shown in the audit log")]
 
 
 @app.command("create")
@@ -28,12 +26,12 @@ def create(
     scope: Annotated[
         list[str],
         typer.Option(
-            help="What it may do, repeatable. read: ask; write: also bring in points; "
-            "launch: start and stop jobs; admin: all, models and the audit log too"
+            help="Scope, repeatable. read: ask; write: also add points; launch: start and "
+            "stop jobs; admin: everything"
         ),
     ],
     days: Annotated[
-        int | None, typer.Option(help="Until it expires; else it never does", min=1, max=36500)
+        int | None, typer.Option(help="Days until it expires (default: never)", min=1, max=36500)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +53,7 @@ def create(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """All tokens there ever were, the newest first; their secrets are not known.
+    """List all tokens, revoked ones included, the newest first; secrets are not stored.
 
     Example: advisor tokens list
     """
@@ -71,7 +69,7 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command("revoke")
 def revoke(name: Name, as_json: AsJson = False) -> None:
-    """End a token; servers let it in for a second more at most.
+    """Revoke a token; servers accept it for one more second at most.
 
     Example: advisor tokens revoke scheduler
     """

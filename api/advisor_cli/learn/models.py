@@ -66,7 +66,7 @@ _COLUMNS: Columns[ModelRow] = (
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the models; the champion, which predictions are made with, has a star.
+    """List the models; a star marks the champion, which makes the predictions.
 
     Example: advisor models list
     """
@@ -79,11 +79,11 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("show")
 def show(
     version: Annotated[
-        str | None, typer.Argument(help="A version, or `bundled`; else the champion")
+        str | None, typer.Argument(help="Version, or `bundled` (default: the champion)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that is known of one model.
+    """Show the details of one model.
 
     Example: advisor models show bundled
     """
@@ -102,11 +102,11 @@ def show(
 @app.command("promote")
 def promote(
     model: Annotated[
-        str, typer.Argument(help="A version, `bundled`, or the folder of a trained model")
+        str, typer.Argument(help="Version, `bundled`, or the folder of a trained model")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Make a model the champion; a folder is taken in first.
+    """Make a model the champion; a folder is imported first.
 
     Example: advisor models promote new-model
     """
@@ -133,7 +133,7 @@ def promote(
 
 @app.command("rollback")
 def rollback(as_json: AsJson = False) -> None:
-    """Go back to the champion that the last promotion replaced.
+    """Restore the champion that the last promotion replaced.
 
     Example: advisor models rollback
     """
@@ -146,7 +146,7 @@ def rollback(as_json: AsJson = False) -> None:
 @app.command("check")
 def check(
     version: Annotated[
-        str | None, typer.Argument(help="A version, or `bundled`; else all of them")
+        str | None, typer.Argument(help="Version, or `bundled` (default: all)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

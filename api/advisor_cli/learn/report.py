@@ -35,10 +35,9 @@ def power(
     gpu_model: Annotated[str | None, typer.Option(help="Only this GPU model")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How cards read power, and what draws it. Writes power.html.
+    """Write power.html: power sensors of GPUs, and the power of operations.
 
-    Shown are sensors, kernels and data of operations that were measured on this host or come with
-    advisor.
+    Includes measurements of this host and the bundled ones.
 
     Example: advisor report power
     """

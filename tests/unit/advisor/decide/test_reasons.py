@@ -141,27 +141,27 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {TWENTY: (0.3, 0.8, 400.0), Split((40.0, 60.0)): (0.45, 0.6466, 400.0)},
             "40/60",
-            "20/80 is worth 0.31 % more, which is a tie: the fewest and the loosest limits are",
+            "20/80 is 0.31 % better, which is a tie: the fewest and the loosest limits win",
         ),
         (
             {TIME_SLICED: (0.6, 0.6, 400.0), TWENTY: (0.575, 0.575, 400.0)},
             "20/80",
-            "time-sliced is worth 4.35 % more, less than the 5.0 % that it must be ahead",
+            "time-sliced is 4.35 % better, and has to be 5.0 % better: its prediction",
         ),
         (
             {TIME_SLICED: (0.51, 0.51, 400.0)},
             "exclusive",
-            "time-sliced is worth 2.00 % more, less than the 6.0 % that it must be ahead",
+            "time-sliced is 2.00 % better, and has to be 6.0 % better: its prediction",
         ),
         (
             {EQUAL: (0.503, 0.503, 400.0)},
             "exclusive",
-            "50/50 would gain 0.6 %, less than the 1 % for which jobs share a fate",
+            "50/50 would gain 0.6 %, below the minimum gain of 1 %: --min-gain 0",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0), TWENTY: (0.3, 0.8, 400.0)},
             "uncapped",
-            "a split does not pay: at best, with 20/80, it is worth 8.3 % less",
+            "a split does not pay: the best one, 20/80, is 8.3 % worse",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0)},
@@ -171,7 +171,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {EQUAL: (0.5, 0.55, 430.0)},
             "exclusive",
-            "sharing does not pay: at best, with 50/50, it is worth 2.3 % less",
+            "sharing does not pay: the best one, 50/50, is 2.3 % worse",
         ),
         (PAYS | {THIRTY: (0.29, 0.9, 400.0)}, "30/70", "a runs at 29 % of its speed only"),
     ],
@@ -185,7 +185,7 @@ def test_why_this_way_and_no_other(known: Known, name: str, why: str) -> None:
 
 def test_limits_that_better_options_break_are_named() -> None:
     slow = decided(PAYS, min_speed={"a": 0.4, "b": 0.4})
-    assert "30/70 would be worth 9.1 % more, but a may run at as little as 30 %" in said(slow)
+    assert "30/70 would be 9.1 % better, but a may run at as little as 30 %" in said(slow)
     tight = decided(PAYS, min_speed={"a": 0.7, "b": 0.52})
     near = "60/40 is nearest, but a may run at as little as 60 % of its speed alone, below 70 %"
     assert f"sharing breaks a limit: {near}" in reasons(tight)
@@ -196,7 +196,7 @@ def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
     for tie, is_named in ((0.0, True), (0.0101, False)):
         given = decided(ways, policy=replace(FREE, tie=tie), min_speed={"b": 0.7})
         assert given.chosen.name == "50/50"
-        assert ("30/70 would be worth 1.0 % more, but b " in said(given)) is is_named
+        assert ("30/70 would be 1.0 % better, but b " in said(given)) is is_named
 
 
 def test_a_ceiling_that_only_the_bad_end_breaks_is_a_warning() -> None:
