@@ -376,7 +376,8 @@ def test_the_verdict_is_that_of_the_api(
     assert visit.page.get_attribute("#headline", "data-verdict") == verdict
     said = _recommendation(served, jobs=[{"job": job} for job in pair], words=True)["said"]
     assert visit.text("#headline") == said["headline"]
-    assert visit.page.locator(".said dd").all_inner_texts() == [text for _, text in said["lines"]]
+    shown = "\n".join(visit.page.locator(".said dd").all_inner_texts()).replace("\u00a0", " ")
+    assert shown == "\n".join(text for _, text in said["lines"])
     way = told["call"] or told["choice"] or {"split": "exclusive"}
     assert visit.text("#said").startswith(f"{way['split']}:")
     assert (visit.page.locator("button:has-text('For time')").count() == 1) == bool(told["call"])
@@ -384,7 +385,7 @@ def test_the_verdict_is_that_of_the_api(
 
 def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
     """On the charts over a share, and among all ways by what they save."""
-    visit.open(PAGES["pair"])
+    visit.open(PAGES["pair"], unfold=True)
     plot = visit.page.locator(".charts figure svg").first
     box = some(plot.bounding_box())
     plot.click(position={"x": box["width"] * 0.33, "y": 100})
@@ -396,11 +397,11 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
         plot.click(position={"x": box["width"] - 14 - from_right, "y": 100})
         assert visit.text("#said").startswith(way)
         assert by_hand in (visit.page.text_content("#environment") or "")
-    marks = visit.page.locator("#results > figure circle.fill-a, #results > figure rect.fill-b")
+    marks = visit.page.locator(".fold > figure .dot")
     for mark in marks.all()[:3]:
         marked = some(mark.bounding_box())
         visit.page.mouse.click(marked["x"] + marked["width"] / 2, marked["y"] + 3)
-        now = some(visit.page.locator("#results > figure .now-dot").bounding_box())
+        now = some(visit.page.locator(".fold > figure .now-dot").bounding_box())
         assert abs(now["x"] + now["width"] / 2 - marked["x"] - marked["width"] / 2) < 2
 
 
@@ -408,7 +409,7 @@ def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
     visit: Visit, served: RawServer
 ) -> None:
     """Of two splits with the same first share the charts once showed the other one's numbers."""
-    visit.open("/set?jobs=bert-serve-30+gemm")
+    visit.open("/set?jobs=bert-serve-30+gemm", unfold=True)
     assert visit.text("#said").startswith("100/")
     read = visit.page.locator(".charts figure svg .text-now").all_text_contents()
     keys = ("speed_1", "speed_2", "power_w", "energy_saved", "stp")
@@ -417,7 +418,7 @@ def test_the_marker_of_the_charts_reads_as_the_table_beside_it(
 
 def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
     """The range of one split once made the axis of the energy go from -300 to 100 %."""
-    visit.open("/set?jobs=gemm+vit-serve-30")
+    visit.open("/set?jobs=gemm+vit-serve-30", unfold=True)
     figure = visit.page.locator(".charts figure:has-text('Energy saved') svg")
     line, whole = some(figure.locator("polyline").bounding_box()), some(figure.bounding_box())
     assert line["height"] > 0.1 * whole["height"]
@@ -718,9 +719,8 @@ def test_models_lead_with_what_they_save(visit: Visit) -> None:
         visit.open(page)
         first = visit.text("#worth > div >> nth=0")
         assert all(part in first for part in (f"{100 * (1 - 1 / (1 + gain)):.1f} %", "less energy"))
-    keys = read_artefact(BUNDLED).manifest.figures
     said = visit.page.locator("table[aria-label=Figures] tbody th").all_text_contents()
-    assert len(said) == len(keys) > 10
+    assert len(said) == len(read_artefact(BUNDLED).manifest.figures) > 10
     assert not [text for text in said if text.endswith("percent")]
 
 

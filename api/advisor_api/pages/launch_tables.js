@@ -28,11 +28,7 @@ export function standing(launch) {
       launch.starts_energy_j ? `since it took the GPU; ${energy(launch.starts_energy_j)} before jobs ran` : "since it took the GPU",
     ],
     ["Unwatched", launch.unwatched_s ? duration(launch.unwatched_s) : null, "between two looks at the jobs beyond 2 s"],
-    [
-      "Energy saved",
-      known(savedOf(launch), percent),
-      `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`,
-    ],
+    ["Energy saved", known(savedOf(launch), percent), `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`],
     ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a card that becomes free is off"],
     ["GPU time saved", ledger && duration(ledger.alone_s - ledger.held_s), "against a whole GPU for each job"],
     [
@@ -40,11 +36,7 @@ export function standing(launch) {
       launch.rest_s ? duration(launch.rest_s) : null,
       launch.rest_energy_j ? `after the other had ended: ${number(launch.rest_energy_j / 1000)} kJ` : null,
     ],
-    [
-      "Stranded",
-      launch.stranded_unit_s ? `${number(launch.stranded_unit_s)} unit s` : null,
-      "units held for a job that had ended, times seconds",
-    ],
+    ["Stranded", launch.stranded_unit_s ? `${number(launch.stranded_unit_s)} unit s` : null, "units held for a job that had ended, times seconds"],
   ]);
 }
 
@@ -96,11 +88,7 @@ export function jobTable({ jobs }) {
 export function beside(launch) {
   const columns = [
     { name: "Of what", cell: (r) => r.name },
-    {
-      name: "Predicted",
-      number: true,
-      cell: (r) => [r.predicted, r.range ? [html("br"), html("small", {}, r.range)] : null],
-    },
+    { name: "Predicted", number: true, cell: (r) => [r.predicted, r.range ? [html("br"), html("small", {}, r.range)] : null] },
     { name: "Observed", number: true, cell: (r) => r.observed },
     { name: "Off by", number: true, cell: (r) => r.gap },
   ];
