@@ -20,7 +20,6 @@ COLOURS = 256
 
 HEIGHTS = {
     "jobs-light": 1100,
-    "matrix-light": 1500,
     "set-light": 1950,
     "queue-light": 1150,
     "job-light": 1500,

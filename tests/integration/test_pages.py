@@ -428,8 +428,7 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
 def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) -> None:
     """Here, or before it came: at the very way that is chosen, and nothing where it was not."""
     path = f"/v1/sets/{'%2B'.join(PAIR)}/points"
-    told = served.ask("GET", path).json
-    assert not told["stored"]
+    assert not (told := served.ask("GET", path).json)["stored"]
     points = [point for point in told["bundled"] if point["gpu_model"] == BUNDLED_MODEL]
     for stored, words in (([], "that came with advisor"), (points, "measured here")):
         bundled = [] if stored else points

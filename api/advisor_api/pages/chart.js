@@ -150,13 +150,15 @@ function names(spec, l) {
   const gap = (part) => Math.abs(at(named[0], part).y - at(named.at(-1), part).y);
   const side = gap(0.15) >= gap(0.85) ? 0.15 : 0.85;
   const sorted = [...named].sort((p, q) => at(q, side).y - at(p, side).y);
+  let last = -Infinity;
   return sorted.map((line, i) => {
     const { x, y } = at(line, side);
     const above = i === 0;
     // Below the line only where there is room above the axis.
     const height = above || l.y(y) > l.bottom - 26 ? -10 : 20;
     const left = l.x(x) < (l.left + l.right) / 2;
-    const spot = { "text-anchor": left ? "start" : "end", x: l.x(x) + (left ? -4 : 4), y: Math.max(l.y(y) + height, l.top + 4) };
+    const spot = { "text-anchor": left ? "start" : "end", x: l.x(x) + (left ? -4 : 4), y: Math.max(l.y(y) + height, l.top + 4, last + 14) };
+    last = spot.y;
     return svg("text", { class: `label tone-${line.tone}`, ...spot }, line.name);
   });
 }

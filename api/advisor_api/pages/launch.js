@@ -50,8 +50,7 @@ function say(element, text) {
 // A hit or a miss, and why: before any number.
 function judge(element, launch) {
   const found = verdict(launch);
-  element.className = found?.good ? "good" : "bad";
-  element.replaceChildren(...(found ? [html("b", {}, found.text), found.why ? ` ${found.why}` : ""] : []));
+  element.replaceChildren(...(found ? [html("b", { class: found.good ? "good" : "bad" }, found.text), found.why ? ` ${found.why}` : ""] : []));
 }
 
 function parts(launch, open) {
@@ -92,7 +91,7 @@ function stopButton(id) {
     }
   };
   const button = html("button", { type: "button", class: "danger", id: "stop", onclick: stop }, "Stop…");
-  const element = html("div", { class: "row", hidden: true }, button);
+  const element = html("div", { class: "row", hidden: true }, button); // until there is something to stop
   const show = (launch) => {
     element.hidden = over(launch);
     if (launch.state === "stopping") button.disabled = true;

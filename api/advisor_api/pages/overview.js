@@ -15,10 +15,10 @@ const EVERY_MS = 2000;
 run(async () => {
   const asOf = html("small", {});
   const totals = html("section", { "aria-label": "Saved" });
-  const cards = html("div", { class: "gpus" });
+  const [cards, rests] = [html("div", { class: "gpus" }), html("div", {})];
   const ended = html("section", { hidden: true });
   const empty = html("div", {});
-  content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, ended);
+  content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, rests, ended);
   const drawCards = keeper(cards);
   let [last, shown] = ["", null];
   poll(totals, async () => {
@@ -28,7 +28,9 @@ run(async () => {
     if (seen === shown) return true; // nothing has changed
     shown = seen;
     empty.replaceChildren(...(seen.gpus.length || seen.ended.length ? [] : [nothing()]));
-    totals.replaceChildren(...saved(seen));
+    const [tiles, basis] = saved(seen);
+    totals.replaceChildren(tiles);
+    rests.replaceChildren(basis);
     drawCards(seen);
     const those = JSON.stringify(seen.ended);
     if (those !== last) drawEnded(ended, seen);

@@ -41,7 +41,7 @@ function since(launch, at) {
 // Watts beside the limit, as a bar and as text.
 function power({ power_w: read, power_limit_w }, held) {
   const power_w = read ?? held?.power_w ?? null;
-  const text = power_w === null ? "power not read" : `${withUnit(power_w, "W")}${power_limit_w ? ` of ${withUnit(power_limit_w, "W")}` : ""}`;
+  const text = power_w === null ? (held ? "not read yet" : "power not read") : `${withUnit(power_w, "W")}${power_limit_w ? ` of ${withUnit(power_limit_w, "W")}` : ""}`;
   const part = power_w !== null && power_limit_w ? Math.min(1, power_w / power_limit_w) : 0;
   return html("div", { class: "meter-row" }, html("span", { class: "meter-name" }, "Power"), meter(part, "power"), html("span", { class: "meter-text" }, text));
 }
@@ -59,9 +59,8 @@ function meter(part, tone, mark = null) {
 function busy(gpu, launch) {
   const tone = jobTones(launch.jobs.map(({ job }) => job));
   const found = verdict(launch);
-  const missed = found && !found.good ? html("p", { class: "cause" }, html("b", {}, found.text), ` ${found.why}`) : null;
-  const parts = [shares(gpu, launch, tone), jobs(launch, tone), missed].filter(Boolean);
-  return drawable(launch.history) ? [...parts, strips(launch, launch.history)] : parts;
+  const missed = found && !found.good ? html("p", {}, html("b", { class: "bad" }, found.text), ` ${found.why}`) : null;
+  return [shares(gpu, launch, tone), jobs(launch, tone), missed, drawable(launch.history) && strips(launch, launch.history)].filter(Boolean);
 }
 
 // The SMs as a bar: side by side where the shares fit, one below the other where they overlap.

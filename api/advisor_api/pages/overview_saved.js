@@ -40,7 +40,7 @@ function basis(today, week, running) {
     `Observed, not predicted: steps and metered energy of ${launches(today.launches)} today and ${week.launches} this week,`,
     `which took ${kwh(today.kwh)} in ${hours(today.gpu_hours)} of GPU time today.`,
     "What they would have taken with a whole GPU for each job is worked out from the rates and powers of their profiles.",
-    "A card that becomes free counts as switched off",
+    "A GPU that becomes free counts as switched off",
   ];
   const idle = today.kwh_saved_idle;
   parts.push(idle === null ? "." : `; where it idles, ${idle < 0 ? `${kwh(-idle)} more were taken` : `${kwh(idle)} were saved`} today.`);
