@@ -25,7 +25,7 @@ HEIGHTS = {
     "job-light": 1500,
     "pair-light": 2400,
     "pair-phone": 1900,
-    "models-light": 640,
+    "models-light": 820,
     "model-light": 1900,
     "launches-light": 500,
     "launch-light": 1500,

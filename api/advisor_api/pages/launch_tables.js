@@ -29,7 +29,7 @@ export function standing(launch) {
     ],
     ["Unwatched", launch.unwatched_s ? duration(launch.unwatched_s) : null, "between two looks at the jobs beyond 2 s"],
     ["Energy saved", known(savedOf(launch), percent), `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`],
-    ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a card that becomes free is off"],
+    ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a GPU that becomes free is off"],
     ["GPU time saved", ledger && duration(ledger.alone_s - ledger.held_s), "against a whole GPU for each job"],
     [
       "One job alone for",

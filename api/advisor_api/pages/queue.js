@@ -72,14 +72,14 @@ async function answer(make) {
 async function planned({ lines, gpus, gpu, objective }) {
   const texts = lines.split("\n").flatMap((line) => line.replace(/#.*/, "").trim().split(/\s+(?=\S+[:*]\d)/)).filter(Boolean);
   history.replaceState(null, "", address("/queue", { jobs: texts.join(","), gpus, gpu, objective: objective === "energy-efficiency" ? null : objective }));
-  return post("/v1/placements", { jobs: texts.map(entry), gpus, gpu_model: gpu, objective });
+  return post("/v1/placements", { jobs: texts.map((text) => entry(text, objective)), gpus, gpu_model: gpu, objective });
 }
 
-function entry(text) {
+function entry(text, objective) { // what all runs at once has no end
   const found = LINE.exec(text);
   if (!found) throw new Said(`"${text}" is no line of a queue. Write NAME, NAME:40 or NAME:40 3h.`);
   const [, job, count, time, unit] = found;
-  return { job, count: Number(count ?? 1), work_s: time ? Number(time) * UNITS_S[unit] : UNITS_S.h };
+  return { job, count: Number(count ?? 1), work_s: objective === "fewest-cards" ? null : time ? Number(time) * UNITS_S[unit] : UNITS_S.h };
 }
 
 function readPlan(text) {
@@ -97,7 +97,7 @@ function readPlan(text) {
 }
 
 // Jobs that all run at once, as one row for each GPU.
-function together({ sets, cards, queued, waiting, energy_saved: energy, gpu_time_saved: time, gpus: [pool] }) {
+function together({ sets, cards, queued, seated, energy_saved: energy, gpu_time_saved: time, gpus: [pool] }) {
   const names = new Set(sets.flatMap(({ jobs }) => jobs.map(({ job }) => job)));
   const tone = jobTones([...names]);
   const mates = ({ jobs }) => [...names].map((job) => jobs.filter((one) => one.job === job)).filter((own) => own.length);
@@ -107,9 +107,8 @@ function together({ sets, cards, queued, waiting, energy_saved: energy, gpu_time
     { name: "Energy", number: true, cell: (one) => saved(one.energy_saved) },
     { name: "GPU time", number: true, cell: (one) => saved(one.gpu_time_saved) },
   ];
-  const left = waiting.reduce((sum, one) => sum + one.count, 0);
   return [
-    html("p", { class: "headline", id: "headline" }, `${queued} jobs on ${cards} × ${pool.gpu_model}, all at once${left ? `; ${left} more must wait` : ""}: ${saved(energy)} energy, ${saved(time)} GPU time than a GPU for each.`),
+    html("p", { class: "headline", id: "headline" }, `${seated === queued ? queued : `${seated} of ${queued}`} jobs on ${cards} × ${pool.gpu_model}, all at once: ${saved(energy)} energy, ${saved(time)} GPU time than a GPU for each.`),
     table("Jobs of each GPU", columns, sets, { stacked: true }),
   ];
 }
