@@ -428,7 +428,8 @@ def test_a_long_whisker_leaves_the_lines_their_height(visit: Visit) -> None:
 def test_it_is_said_where_a_way_was_measured(visit: Visit, served: RawServer) -> None:
     """Here, or before it came: at the very way that is chosen, and nothing where it was not."""
     path = f"/v1/sets/{'%2B'.join(PAIR)}/points"
-    assert not (told := served.ask("GET", path).json)["stored"]
+    told = served.ask("GET", path).json
+    assert not told["stored"]
     points = [point for point in told["bundled"] if point["gpu_model"] == BUNDLED_MODEL]
     for stored, words in (([], "that came with advisor"), (points, "measured here")):
         bundled = [] if stored else points
@@ -512,8 +513,7 @@ def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
 def test_a_job_shows_its_partners_and_its_copies(visit: Visit, served: RawServer) -> None:
     """As many copies as the API advises, one too many, and the partners that save most first."""
     visit.open("/job?name=mobilenet-train-b2&gpu=NVIDIA H200")
-    body = {"jobs": [{"job": "mobilenet-train-b2"}], "gpu_model": BUNDLED_MODEL}
-    told = _recommendation(served, **body)["replicas"]
+    told = _recommendation(served, jobs=[{"job": "mobilenet-train-b2"}], **H200)["replicas"]
     copies = "table[aria-label=Copies] tbody tr"
     assert visit.page.locator(copies).count() == len(told["copies"])
     assert visit.text(f"{copies}.chosen").split()[0] == str(told["best"])
@@ -623,19 +623,27 @@ def test_a_launch_is_followed_and_stopped_after_asking_back(visit: Visit) -> Non
 
 
 def test_an_ended_launch_shows_what_was_observed(visit: Visit) -> None:
-    """In the list and on its page, with its charts: it was all gone once a launch had ended."""
+    """In the list and on its page, with its charts, and with a miss and why: all was gone once."""
     visit.play("/v1/launches", {"launches": [_ended()]})
     visit.page.goto(visit.origin + PAGES["launches"])
     visit.page.wait_for_selector("tbody tr")
     row = visit.text("tbody tr")
     for words in ("10.5 %, 105 %", "254 W", "8.1 % (9.4 %)", "2 h"):
         assert words in row
-    visit.play(f"/v1/launches/{LAUNCH}", _ended())
+    visit.play(f"/v1/launches/{LAUNCH}", _ended(mean_energy_saved=0.01, mean_power_w=290.0))
     visit.play(f"/v1/launches/{LAUNCH}/history", _history())
     visit.page.goto(visit.origin + PAGES["launch"])
     visit.page.wait_for_selector("figure svg polyline")
     shown = visit.text("main")
-    for words in ("508 Wh", "Saved in all", "103 Wh", "17 min", "+0.79 %"):
+    for words in (
+        "Missed: it saves 1 % of",
+        "It draws 290 W, at most 277 W",
+        "508 Wh",
+        "Saved in all",
+        "103 Wh",
+        "17 min",
+        "+15 %",
+    ):
         assert words in shown
     assert "Power now" not in shown
     beside = visit.text("table[aria-label='Predicted beside observed'] tbody")
@@ -663,7 +671,7 @@ def test_the_overview_shows_who_runs_where_and_what_was_saved(
         assert words in visit.text("main")
     assert "36 Wh more were taken" in visit.text("main")
     held, free = visit.page.locator(".gpu").all_inner_texts()
-    for words in ("254 W of 700 W", "130 of 132 SMs", "10.7 % predicted", "(2 h)"):
+    for words in ("254 W of 700 W", "130 of 132 SMs", "as predicted", "10.7 % predicted", "(2 h)"):
         assert words in held.replace("\u00a0", " ")
     assert visit.text(".seats .bad") == "p99 21 ms of 20 promised"
     assert "free" in free
