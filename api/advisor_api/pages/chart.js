@@ -66,7 +66,7 @@ function axes(spec, l) {
   // The last one would touch the name of the first slot.
   const fits = (i) => !l.narrow || (i % 2 === 0 && !(l.slots.length && i === spec.x.ticks.length - 1));
   const shown = spec.x.ticks.filter((_, i) => fits(i));
-  parts.push(...shown.map((tick) => svg("text", { x: l.x(tick), y: l.bottom + 16, "text-anchor": "middle" }, spec.x.text?.(tick) ?? tick)));
+  parts.push(...shown.map((tick) => svg("text", { x: l.x(tick), y: l.bottom + 16, "text-anchor": l.x(tick) > l.width - 24 ? "end" : "middle" }, spec.x.text?.(tick) ?? tick)));
   const under = l.narrow ? { x: l.left, "text-anchor": "start" } : { x: (l.left + l.right) / 2, "text-anchor": "middle" };
   parts.push(svg("text", { ...under, y: l.bottom + 37 }, spec.x.label));
   if (l.slots.length) {

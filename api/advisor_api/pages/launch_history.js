@@ -2,6 +2,7 @@
 
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
+import { times } from "./launch_tables.js";
 import { over } from "./launch_words.js";
 import { ticks } from "./scale.js";
 import { get, part } from "./service.js";
@@ -38,7 +39,7 @@ function make(launch, element) {
     const first = names.indexOf(job) === n;
     const count = names.filter((name) => name === job).length;
     const expected = first ? f?.jobs[n] : null;
-    return [tone(job), first ? (count > 1 ? `${count} × ${job}` : job) : "", (kept) => kept.jobs[n]?.speeds, expected && divided(expected.rate, expected.solo_rate)];
+    return [tone(job), first ? (count > 1 ? `${count} × ${job}` : job) : "", (kept) => kept.jobs[n]?.speeds, expected && times(expected.rate, 1 / expected.solo_rate)];
   });
   const made = [
     live("Relative speed", "% of alone on the whole GPU", 100, speeds),
@@ -81,8 +82,4 @@ function ranges(expected, tone, scale, end) {
   if (!expected) return [];
   const at = (x) => ({ x, y: scale * expected.value, low: scale * expected.low, high: scale * expected.high });
   return [{ tone, name: "", dots: false, line: false, points: [at(0), at(end)] }];
-}
-
-function divided({ value, low, high }, by) {
-  return { value: value / by, low: low / by, high: high / by };
 }

@@ -2,7 +2,7 @@
 
 import { facts, html, table } from "./elements.js";
 import { outcomeTag, over, powerOf, savedOf, speedOf, ratedSpeed } from "./launch_words.js";
-import { change, duration, energy, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
+import { change, duration, energy, mean, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
 
 export function standing(launch) {
   const { ledger } = launch;
@@ -98,9 +98,13 @@ export function beside(launch) {
 function besideRows(launch) {
   const { forecast: f, jobs } = launch;
   if (jobs.length !== f.jobs.length) return [];
+  // Copies at one share are one row, of their mean.
+  const same = (j) => jobs.filter((one) => one.job === j.job && one.share_percent === j.share_percent);
+  const each = jobs.map((j, n) => ({ j, of: f.jobs[n], copies: same(j) })).filter(({ j, copies }) => copies[0] === j);
+  const name = ({ j, copies }) => (copies.length > 1 ? `${copies.length} × ${j.job}` : j.job);
   return [
-    ...jobs.map((j, n) => row(`${j.job}, ${j.rate_unit}/s`, f.jobs[n].rate, j.rate ?? j.mean_rate)),
-    ...jobs.map((j, n) => row(`${j.job}, % of full speed`, times(f.jobs[n].rate, 1 / f.jobs[n].solo_rate), speedOf(j), 100)),
+    ...each.map((one) => row(`${name(one)}, ${one.j.rate_unit}/s`, one.of.rate, mean(one.copies.map((j) => j.rate ?? j.mean_rate)))),
+    ...each.map((one) => row(`${name(one)}, % of full speed`, times(one.of.rate, 1 / one.of.solo_rate), mean(one.copies.map(speedOf)), 100)),
     row("Power, W", f.power_w, powerOf(launch)),
     f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, savedOf(launch), 100), gap: "" } : null,
   ].filter((one) => one !== null);
@@ -116,6 +120,6 @@ function row(name, predicted, observed, scale = 1) {
   };
 }
 
-function times({ value, low, high }, factor) {
+export function times({ value, low, high }, factor) {
   return { value: value * factor, low: low * factor, high: high * factor };
 }

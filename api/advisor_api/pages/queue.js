@@ -102,8 +102,8 @@ function together({ sets, cards, queued, seated, energy_saved: energy, gpu_time_
   const tone = jobTones([...names]);
   const mates = ({ jobs }) => [...names].map((job) => jobs.filter((one) => one.job === job)).filter((own) => own.length);
   const columns = [
-    { name: "GPU", cell: (one) => one.gpus.join(", ") },
-    { name: "Jobs, speed", cell: (one) => mates(one).map(([own, ...more]) => html("span", { class: "whole" }, key(tone(own.job)), more.length ? `${more.length + 1} × ` : "", own.job, html("small", {}, ` ${percent(own.speed)}  `), " ")) },
+    { name: "GPU", cell: (one) => `GPU ${one.gpus.join(", ")}` },
+    { name: "Jobs, speed", cell: (one) => mates(one).map(([own, ...more]) => [html("span", { class: "whole" }, key(tone(own.job)), more.length ? `${more.length + 1} × ` : "", own.job, html("small", {}, ` ${percent(own.speed)}`)), "  "]) },
     { name: "Energy", number: true, cell: (one) => saved(one.energy_saved) },
     { name: "GPU time", number: true, cell: (one) => saved(one.gpu_time_saved) },
   ];
