@@ -2,6 +2,7 @@
 
 `demo.json.gz` holds four GPUs and the launches of one day: of each its spec, its status every ten
 minutes and its observations. They were recorded from windows measured on an H100 and an H200.
+Jobs without limits are held against the rates that they had alone on the host of their window.
 """
 
 import gzip
@@ -59,8 +60,7 @@ class _RecordedLaunch:
         text = _MOMENT.sub(
             lambda match: to_text(datetime.fromisoformat(match[0]) + shift), json.dumps(record)
         )
-        text = text.replace("20260105-", f"{_DAY + shift:%Y%m%d}-")
-        moved = json.loads(text)
+        moved = json.loads(text.replace("20260105-", f"{_DAY + shift:%Y%m%d}-"))
         self._observations = [from_row(Observation, row) for row in moved["observations"]]
         statuses = (read(LaunchStatus, write(one), tolerant=True) for one in moved["statuses"])
         self._left = deque((datetime.fromisoformat(one.updated_at), one) for one in statuses)
@@ -103,11 +103,12 @@ class Replay:
         self._begin = midnight(datetime.now().astimezone(), 6)
         self._started_s, self._next = time.monotonic(), 0
         self._running: list[_RecordedLaunch] = []
+        self.look()  # whoever asks first finds the day as it stands
 
     def now(self) -> datetime:
         """The replayed moment."""
-        # Eight hours are there at the start, so that there is something to see.
-        passed = timedelta(seconds=8 * 3600.0 + SPEED * (time.monotonic() - self._started_s))
+        # So much is there at the start, with a launch on each GPU that does as was predicted.
+        passed = timedelta(seconds=9.5 * 3600.0 + SPEED * (time.monotonic() - self._started_s))
         return min(self._begin + passed, datetime.now().astimezone())
 
     def cards(self, held: Collection[str]) -> list[tuple[Gpu, float | None]]:

@@ -1,4 +1,4 @@
-"""Takes the pictures of the overview of docs/pages.md from a demonstration that runs.
+"""Takes pictures of docs/pages.md from a demonstration that runs: of the overview and the matrix.
 
     .venv/bin/advisor serve --demo &
     .venv/bin/python docs/pages/overview.py http://127.0.0.1:8765
@@ -15,10 +15,13 @@ from renew import shorten
 
 HERE = Path(__file__).parent
 
-LOOKS = {"light": (1280, 1500), "dark": (1280, 1500), "phone": (390, 1700)}
-"""Width of the window, and how many pixels of the page are shown at most."""
-
-WAIT_MS = 3000
+LOOKS = {
+    "overview-light": ("/", ".gpu .spark", 1280, 1500),
+    "overview-dark": ("/", ".gpu .spark", 1280, 1500),
+    "overview-phone": ("/", ".gpu .spark", 390, 1700),
+    "matrix": ("/matrix", ".matrix", 1280, 1700),
+}
+"""Page, what is waited for, width of the window, and how much of the page is shown at most, px."""
 
 
 def main() -> None:
@@ -26,21 +29,18 @@ def main() -> None:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        for look, (width, height) in LOOKS.items():
-            _take(browser, sys.argv[1], look, width, height)
+        for name, look in LOOKS.items():
+            _take(browser, name, *look)
 
 
-def _take(browser: Browser, address: str, look: str, width: int, height: int) -> None:
-    path = HERE / f"overview-{look}.png"
-    page = browser.new_page(
-        viewport={"width": width, "height": 900},
-        color_scheme="dark" if look == "dark" else "light",
-        reduced_motion="reduce",
-    )
-    page.goto(address)
-    page.wait_for_selector(".gpu .spark")
-    page.wait_for_timeout(WAIT_MS)
-    page.screenshot(path=path, full_page=True)
+def _take(browser: Browser, name: str, at: str, sign: str, width: int, height: int) -> None:
+    path, scheme = HERE / f"{name}.png", "dark" if name.endswith("dark") else "light"
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(sys.argv[1] + at)
+    page.wait_for_selector(sign)
+    page.wait_for_timeout(3000)
+    # A matrix is of profiles: nothing of it is replayed.
+    page.locator("#content" if at == "/matrix" else "body").screenshot(path=path)
     page.close()
     shorten(path, height, path)
 

@@ -20,13 +20,12 @@ COLOURS = 256
 
 HEIGHTS = {
     "jobs-light": 1100,
-    "matrix-light": 1500,
     "set-light": 1950,
     "queue-light": 1150,
     "job-light": 1500,
     "pair-light": 2400,
     "pair-phone": 1900,
-    "models-light": 640,
+    "models-light": 820,
     "model-light": 1900,
     "launches-light": 500,
     "launch-light": 1500,

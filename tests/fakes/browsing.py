@@ -67,9 +67,10 @@ class Visit:
     problems: list[str] = field(default_factory=list[str])
     asked: list[str] = field(default_factory=list[str])
 
-    def open(self, path: str) -> None:
+    def open(self, path: str, *, unfold: bool = False) -> None:
         self.page.goto(self.origin + path)
         self.drawn()
+        self.page.eval_on_selector_all(".fold", f"(all) => all.map((o) => o.open = {int(unfold)})")
 
     def forget(self) -> None:
         """As a fresh tab, but for what is stored: nothing is played, and nothing went wrong."""

@@ -21,10 +21,7 @@ run(async () => {
       html("a", { href: "/v1/openapi.json" }, "OpenAPI"),
       `, version ${contract.info.version}.`,
     ),
-    ...tags.flatMap((name) => [
-      html("h2", {}, title(name)),
-      ...asked.filter(({ operation }) => operation.tags[0] === name).map((one) => route(contract, one)),
-    ]),
+    ...tags.flatMap((name) => [html("h2", {}, title(name)), ...asked.filter(({ operation }) => operation.tags[0] === name).map((one) => route(contract, one))]),
     html("h2", {}, "Objects"),
     ...Object.entries(contract.components.schemas).map(([name, schema]) => object(name, schema)),
   );

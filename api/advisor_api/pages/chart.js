@@ -2,8 +2,8 @@
 // lines. It is drawn at the width that it has, so that its text stays readable on a phone.
 //
 // spec: title, unit, alt, x {label, domain, ticks}, slots [{key, label}], fromZero,
-//   series [{name, tone, points [{x, y, low, high, key}], apart [the same, off the line], slots {key: {y, low, high}}, dots, line}],
-//   measured [{x | slot, y, tone}], errors [{x, low, high, tone}], best {x | slot}, limit {y, label},
+//   series [{name, tone, square, points [{x, y, low, high, key}], apart [the same, off the line], slots {key: {y, low, high}}, dots, line}],
+//   measured [{x | slot, y, tone, square}], errors [{x, low, high, tone}], best {x | slot}, limit {y, label},
 //   now {x | slot, key},
 //   nowText (value => text), onpick (spot => ...)
 
@@ -66,11 +66,7 @@ function axes(spec, l) {
   // The last one would touch the name of the first slot.
   const fits = (i) => !l.narrow || (i % 2 === 0 && !(l.slots.length && i === spec.x.ticks.length - 1));
   const shown = spec.x.ticks.filter((_, i) => fits(i));
-  parts.push(
-    ...shown.map((tick) =>
-      svg("text", { x: l.x(tick), y: l.bottom + 16, "text-anchor": "middle" }, spec.x.text?.(tick) ?? tick),
-    ),
-  );
+  parts.push(...shown.map((tick) => svg("text", { x: l.x(tick), y: l.bottom + 16, "text-anchor": l.x(tick) > l.width - 24 ? "end" : "middle" }, spec.x.text?.(tick) ?? tick)));
   const under = l.narrow ? { x: l.left, "text-anchor": "start" } : { x: (l.left + l.right) / 2, "text-anchor": "middle" };
   parts.push(svg("text", { ...under, y: l.bottom + 37 }, spec.x.label));
   if (l.slots.length) {
@@ -78,9 +74,7 @@ function axes(spec, l) {
   }
   // On a narrow chart the words do not fit side by side.
   const low = (i) => l.bottom + (l.narrow && i % 2 ? 30 : 16);
-  return parts.concat(
-    l.slots.map((s, i) => svg("text", { x: l.slot(s.key), y: low(i), "text-anchor": "middle" }, s.label)),
-  );
+  return parts.concat(l.slots.map((s, i) => svg("text", { x: l.slot(s.key), y: low(i), "text-anchor": "middle" }, s.label)));
 }
 
 function band(line, l) {
@@ -88,44 +82,45 @@ function band(line, l) {
   if (known.length < 2) return [];
   const upper = known.map((p) => `${l.x(p.x)},${l.y(p.high)}`);
   const lower = known.map((p) => `${l.x(p.x)},${l.y(p.low)}`).reverse();
-  return [svg("polygon", { class: `band fill-${line.tone}`, points: [...upper, ...lower].join(" ") })];
+  return [svg("polygon", { class: `band tone-${line.tone}`, points: [...upper, ...lower].join(" ") })];
 }
 
 function curve(line, l) {
   const parts = [];
   if (line.line !== false && line.points.length > 1) {
     const points = line.points.map((p) => `${l.x(p.x)},${l.y(p.y)}`).join(" ");
-    parts.push(svg("polyline", { class: `line stroke-${line.tone}`, points }));
+    parts.push(svg("polyline", { class: `line tone-${line.tone}`, points }));
   }
   if (line.dots !== false && line.points.length <= 24) {
-    parts.push(...line.points.map((p) => dot(line.tone, l.x(p.x), l.y(p.y))));
+    parts.push(...line.points.map((p) => dot(line, l.x(p.x), l.y(p.y))));
   }
   for (const spot of line.apart ?? []) {
     if (spot.low !== undefined) parts.push(whisker(line.tone, l.x(spot.x), spot, l));
-    parts.push(dot(line.tone, l.x(spot.x), l.y(spot.y)));
+    parts.push(dot(line, l.x(spot.x), l.y(spot.y)));
   }
   for (const [key, value] of Object.entries(line.slots ?? {})) {
     const x = l.slot(key);
     if (value.low !== undefined && value.high !== value.low) parts.push(whisker(line.tone, x, value, l));
-    parts.push(dot(line.tone, x, l.y(value.y)));
+    parts.push(dot(line, x, l.y(value.y)));
   }
   return parts;
 }
 
 function whisker(tone, x, { low, high }, l) {
-  return svg("line", { class: `whisker stroke-${tone}`, x1: x, x2: x, y1: l.y(low), y2: l.y(high) });
+  return svg("line", { class: `whisker tone-${tone}`, x1: x, x2: x, y1: l.y(low), y2: l.y(high) });
 }
 
 // Not by colour alone: the first job has round marks, the second square ones.
-function dot(tone, x, y) {
-  if (tone === "b") return svg("rect", { class: "fill-b halo", x: x - 3.5, y: y - 3.5, width: 7, height: 7 });
-  return svg("circle", { class: `fill-${tone} halo`, cx: x, cy: y, r: 4 });
+function dot({ tone, square }, x, y) {
+  const look = `dot fill halo tone-${tone}`;
+  if (square) return svg("rect", { class: look, x: x - 3.5, y: y - 3.5, width: 7, height: 7 });
+  return svg("circle", { class: look, cx: x, cy: y, r: 4 });
 }
 
 function measured(spot, l) {
   const [x, y] = [l.at(spot), l.y(spot.y)];
-  const look = `measured stroke-${spot.tone}`;
-  if (spot.tone === "b") return svg("rect", { class: look, x: x - 4, y: y - 4, width: 8, height: 8 });
+  const look = `measured tone-${spot.tone}`;
+  if (spot.square) return svg("rect", { class: look, x: x - 4, y: y - 4, width: 8, height: 8 });
   return svg("circle", { class: look, cx: x, cy: y, r: 4.5 });
 }
 
@@ -133,10 +128,7 @@ function marks(spec, l) {
   const parts = [];
   if (spec.limit) {
     const y = l.y(spec.limit.y);
-    parts.push(
-      svg("line", { class: "limit", x1: l.left, x2: l.width - 14, y1: y, y2: y }),
-      svg("text", { x: l.left + 4, y: y - 4 }, spec.limit.label),
-    );
+    parts.push(svg("line", { class: "limit", x1: l.left, x2: l.width - 14, y1: y, y2: y }), svg("text", { x: l.left + 4, y: y - 4 }, spec.limit.label));
   }
   if (spec.best) {
     const x = l.at(spec.best);
@@ -158,14 +150,16 @@ function names(spec, l) {
   const gap = (part) => Math.abs(at(named[0], part).y - at(named.at(-1), part).y);
   const side = gap(0.15) >= gap(0.85) ? 0.15 : 0.85;
   const sorted = [...named].sort((p, q) => at(q, side).y - at(p, side).y);
+  let last = -Infinity;
   return sorted.map((line, i) => {
     const { x, y } = at(line, side);
     const above = i === 0;
     // Below the line only where there is room above the axis.
     const height = above || l.y(y) > l.bottom - 26 ? -10 : 20;
     const left = l.x(x) < (l.left + l.right) / 2;
-    const spot = { "text-anchor": left ? "start" : "end", x: l.x(x) + (left ? -4 : 4), y: Math.max(l.y(y) + height, l.top + 4) };
-    return svg("text", { class: `label text-${line.tone}`, ...spot }, line.name);
+    const spot = { "text-anchor": left ? "start" : "end", x: l.x(x) + (left ? -4 : 4), y: Math.max(l.y(y) + height, l.top + 4, last + 14) };
+    last = spot.y;
+    return svg("text", { class: `label tone-${line.tone}`, ...spot }, line.name);
   });
 }
 
@@ -182,7 +176,7 @@ function drawNow({ spec, layout: l, front }) {
     const y = l.y(value.y);
     const side = { x: x + (left ? -9 : 9), y: y + 4, "text-anchor": left ? "end" : "start" };
     front.append(
-      svg("circle", { class: `now-dot fill-${line.tone}`, cx: x, cy: y, r: 5 }),
+      svg("circle", { class: `now-dot tone-${line.tone}`, cx: x, cy: y, r: 5 }),
       svg("text", { class: "label text-now", ...side }, spec.nowText(value.y)),
     );
   }

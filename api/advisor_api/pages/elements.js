@@ -14,13 +14,18 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// A number and its unit stay on one line, but not in what is copied.
+const UNIT = /(\d) (?=(%|W|k?Wh|k?J|ms|s|min|h|d|SMs?|MiB|GiB|points?|GPUs?)(?![\w/]))/g;
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  const kept = children.flat(Infinity).filter((child) => child !== null && child !== undefined);
+  const whole = (child) => (typeof child === "string" && !/code|pre|textarea/i.test(element.tagName) ? child.replace(UNIT, "$1\u00a0") : child);
+  element.append(...kept.map(whole));
   return element;
 }
 
@@ -44,11 +49,7 @@ export function table(caption, columns, rows, { stacked = false, rowClass = () =
   const cell = (row) => (column, i) =>
     html(
       i === 0 ? "th" : "td",
-      {
-        scope: i === 0 ? "row" : null,
-        class: column.number ? "number" : null,
-        "data-label": i === 0 ? null : column.name,
-      },
+      { scope: i === 0 ? "row" : null, class: column.number ? "number" : null, "data-label": i === 0 ? null : column.name },
       column.cell(row) ?? "",
     );
   const heads = columns.map((column) =>
@@ -72,12 +73,7 @@ export function facts(items) {
     "dl",
     { class: "facts" },
     known.map(([name, value, remark]) =>
-      html(
-        "div",
-        {},
-        html("dt", {}, name),
-        html("dd", {}, value, remark ? html("small", {}, remark) : null),
-      ),
+      html("div", {}, html("dt", {}, name), html("dd", {}, value, remark ? html("small", {}, remark) : null)),
     ),
   );
 }

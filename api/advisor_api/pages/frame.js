@@ -58,17 +58,10 @@ function closeToken() {
 
 function openToken(error) {
   if (!panel.hidden && !error) return;
-  const input = html("input", {
-    id: "token",
-    type: "password",
-    autocomplete: "off",
-    spellcheck: "false",
-    required: true,
-    "aria-describedby": "token-hint",
-  });
+  const input = html("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-hint" });
   const form = html(
     "form",
-    { class: "panel", onsubmit: use(input) },
+    { class: "panel", onsubmit: use(() => input.value.trim()) },
     error ? html("p", { role: "alert" }, why(error)) : null,
     html("label", { for: "token" }, "Token"),
     html(
@@ -76,7 +69,7 @@ function openToken(error) {
       { class: "row" },
       input,
       html("button", { class: "main" }, "Use this token"),
-      token() ? html("button", { type: "button", onclick: forget }, "Forget it") : null,
+      token() ? html("button", { type: "button", onclick: use(() => null) }, "Forget it") : null,
     ),
     html(
       "p",
@@ -96,15 +89,10 @@ function why(error) {
   return token() ? "The service does not know this token, or it has ended." : "The service wants a token.";
 }
 
-function use(input) {
+function use(token) {
   return (event) => {
     event.preventDefault();
-    keepToken(input.value.trim());
+    keepToken(token());
     location.reload();
   };
-}
-
-function forget() {
-  keepToken(null);
-  location.reload();
 }

@@ -19,15 +19,7 @@ function names({ beside, jobs }) {
 }
 
 function pair(found, a, b, i) {
-  return {
-    a,
-    b,
-    verdict: found.verdicts[i],
-    split: found.splits[i],
-    time: found.gpu_time_saved[i],
-    energy: found.energy_saved[i],
-    speeds: found.speeds[i],
-  };
+  return { a, b, verdict: found.verdicts[i], split: found.splits[i], time: found.gpu_time_saved[i], energy: found.energy_saved[i], speeds: found.speeds[i] };
 }
 
 // The pairs of a job that are to share or could, seen from it: the other is `partner`. As the

@@ -3,6 +3,7 @@
 import { html, svg } from "./elements.js";
 import { linear, ticks } from "./scale.js";
 import { duration, percent } from "./numbers.js";
+import { jobTones, key } from "./tones.js";
 
 // More rows or jobs than anybody reads; the table goes as far.
 const MOST_GPUS = 40;
@@ -13,7 +14,6 @@ const GAP = 6;
 const LEFT = 54;
 const FOOT = 26;
 const LETTER = 6.8;
-const TONES = 8;
 
 // Longer plans are marked in hours.
 const LONG_S = 7200;
@@ -22,7 +22,7 @@ export function gantt({ schedule, gpus, makespan_s: end }) {
   const runs = schedule.slice(0, MOST_JOBS).filter((run) => run.gpu < MOST_GPUS);
   const rows = Math.min(gpus, MOST_GPUS);
   const names = [...new Set(schedule.map((run) => run.job))];
-  const tone = (job) => names.indexOf(job) % TONES;
+  const tone = jobTones(names);
   const plot = html("div", { class: "gantt" });
   new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
@@ -35,7 +35,7 @@ export function gantt({ schedule, gpus, makespan_s: end }) {
       "figure",
       {},
       plot,
-      html("ul", { class: "legend" }, names.slice(0, 24).map((job) => html("li", {}, svg("svg", { class: "key", viewBox: "0 0 1 1", "aria-hidden": "true" }, svg("rect", { class: `job-${tone(job)}`, width: 1, height: 1 })), job))),
+      html("ul", { class: "legend" }, names.slice(0, 24).map((job) => html("li", {}, key(tone(job)), job))),
       left > 0 ? html("figcaption", {}, `And ${left} more GPUs.`) : "",
     ),
   };
@@ -78,7 +78,7 @@ function bar(run, runs, x, tone) {
   return svg(
     "g",
     {},
-    svg("rect", { class: `job-${tone(run.job)}`, x: x(run.start_s), y, width: wide, height: height - 1, rx: 2 }, svg("title", {}, `${run.job} (${run.number}): ${share}, ${percent(run.speed)} of its speed, ${duration(run.start_s)} to ${duration(run.end_s)}`)),
+    svg("rect", { class: `bar tone-${tone(run.job)}`, x: x(run.start_s), y, width: wide, height: height - 1, rx: 2 }, svg("title", {}, `${run.job} (${run.number}): ${share}, ${percent(run.speed)} of its speed, ${duration(run.start_s)} to ${duration(run.end_s)}`)),
     fits ? svg("text", { class: "on-bar", x: x(run.start_s) + 4, y: y + height / 2 + 3.5 }, run.job) : null,
   );
 }

@@ -7,6 +7,7 @@ import { content, run, setTitle } from "./frame.js";
 import { mean, moment, number, share, withUnit } from "./numbers.js";
 import { besideAndCopies } from "./job_together.js";
 import { get, part, ServiceError } from "./service.js";
+import { jobTones } from "./tones.js";
 
 const SHARES = [0, 20, 40, 60, 80, 100];
 
@@ -121,31 +122,27 @@ function charts(points) {
   const unit = points[0]?.rate_unit ?? "steps";
   const limit = points.find((point) => point.power_limit_w)?.power_limit_w;
   const nearLimit = limit && points.some((point) => point.power_w > 0.8 * limit);
+  const tone = jobTones([points[0]?.job])(points[0]?.job);
   const main = [
-    draw(points, "Rate", `${unit}/s`, (p) => p.rate, { tone: "a", error: (p) => p.rate_stderr }),
+    draw(points, "Rate", `${unit}/s`, (p) => p.rate, { tone, error: (p) => p.rate_stderr }),
     draw(points, "Relative speed", "% of alone on the whole GPU", (p) => alone && (100 * p.rate) / alone, {
-      tone: "a",
+      tone,
       error: (p) => p.rate_stderr && alone && (100 * p.rate_stderr) / alone,
     }),
     draw(points, "Power", "W", (p) => p.power_w, {
-      tone: "b",
+      tone: "power",
       error: (p) => p.power_stderr_w,
       limit: nearLimit ? { y: limit, label: `limit ${number(limit)} W` } : null,
     }),
-    draw(points, "Work per joule", `${unit} per J`, (p) => p.power_w && p.rate / p.power_w, { tone: "c" }),
-    ...latencies(points).map(([key, title]) => draw(points, title, "ms", (p) => p[key], { tone: "a" })),
+    draw(points, "Work per joule", `${unit} per J`, (p) => p.power_w && p.rate / p.power_w, { tone: "power" }),
+    ...latencies(points).map(([key, title]) => draw(points, title, "ms", (p) => p[key], { tone })),
   ];
   const { shown, idle, missing } = counters(points);
-  const drawn = shown.map(([key, title, of]) => draw(points, title, of, (p) => p[key], { tone: "c" }));
-  const rest = [
-    idle.length ? `Always 0: ${idle.join(", ")}. ` : "",
-    missing.length ? `Not measured: ${missing.join(", ")}.` : "",
-  ];
+  const drawn = shown.map(([key, title, of]) => draw(points, title, of, (p) => p[key], { tone: "power" }));
+  const rest = [idle.length ? `Always 0: ${idle.join(", ")}. ` : "", missing.length ? `Not measured: ${missing.join(", ")}.` : ""];
   return [
     html("div", { class: "charts large" }, main),
-    html("h2", {}, "Hardware counters"),
-    html("p", { class: "quiet-text" }, rest),
-    html("div", { class: "charts" }, drawn),
+    html("details", {}, html("summary", {}, `Hardware counters (${drawn.length} charts)`), html("p", { class: "quiet-text" }, rest), html("div", { class: "charts" }, drawn)),
   ];
 }
 

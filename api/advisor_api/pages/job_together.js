@@ -1,6 +1,5 @@
 // A job beside others, and beside copies of itself.
 
-import { chart } from "./chart.js";
 import { facts, html, link, notice, table, tag } from "./elements.js";
 import { askGains, partnersOf, saved, setLink } from "./gains.js";
 import { number, percent, withUnit } from "./numbers.js";
@@ -41,23 +40,17 @@ function partners(job, gpu, found) {
     html(
       "p",
       { class: "quiet-text" },
-      own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the card. ` : "Alone it fills the card. ",
-      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a card with, against one after the other. ` : "",
+      own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the GPU. ` : "Alone it fills the GPU. ",
+      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a GPU with, against one after the other. ` : "",
       link("All of them in the matrix", "/matrix", { gpu }),
     ),
-    best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a card with."),
+    best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a GPU with."),
   ];
 }
 
 function copiesOf({ choice, jobs: [{ rate_unit: unit }], replicas: found }) {
   const shown = found.copies;
   const best = shown[found.best - 1];
-  const over = { label: "copies", domain: [1, Math.max(2, shown.length)], ticks: shown.map((one) => one.number) };
-  const line = (title, of, tone, pick, scale = 1) => {
-    const known = shown.filter((one) => pick(one));
-    const points = known.map((one) => ({ x: one.number, y: scale * pick(one).value, low: scale * pick(one).low, high: scale * pick(one).high }));
-    return chart({ title, unit: of, x: over, series: [{ tone, name: "", points }], alt: "The numbers are in the table below." }).figure;
-  };
   return [
     html("h2", {}, "Copies of it on one GPU"),
     facts([
@@ -66,14 +59,6 @@ function copiesOf({ choice, jobs: [{ rate_unit: unit }], replicas: found }) {
       ["Energy", choice ? saved(best.energy_saved.value) : null, "for the same work, freed GPUs off"],
     ]),
     html("p", {}, `${found.ended_by ? `Ended by ${found.ended_by}: ` : ""}${found.why}.`),
-    html("p", { class: "quiet-text" }, "The shaded part is the range that is to hold what is measured."),
-    html("div", { class: "charts" }, [
-      line("Rate of all", `${unit}/s`, "a", (one) => one.rate),
-      shown.some((one) => one.latency_p99_ms)
-        ? line("p99 of each", "ms", "b", (one) => one.latency_p99_ms)
-        : line("Speed of each", "% of alone", "b", (one) => one.speed, 100),
-      line("Joules for each", unit.replace(/s$/, ""), "c", (one) => one.joules),
-    ]),
     table("Copies", columns(found, unit), shown, { stacked: true, rowClass: (one) => (one.number === found.best ? "chosen" : null) }),
   ];
 }

@@ -12,7 +12,7 @@ import { shareLine } from "./share_line.js";
 const KINDS = {
   measured: ["All measured", (row) => row.gpu_model !== null],
   room: ["Those that leave room", (row) => row.curve?.size],
-  fills: ["Those that fill the card", (row) => row.curve && !row.curve.size],
+  fills: ["Those that fill the GPU", (row) => row.curve && !row.curve.size],
   own: ["Measured here", (row) => row.source === "stored"],
   never: ["Not measured", (row) => row.gpu_model === null],
 };
@@ -20,7 +20,7 @@ const KINDS = {
 // Most first, but for names and for how much of a card is needed.
 const ORDERS = {
   name: ["Name", (p, q) => p.job.localeCompare(q.job)],
-  need: ["Part of a card that is enough", (p, q) => need(p) - need(q)],
+  need: ["Part of a GPU that is enough", (p, q) => need(p) - need(q)],
   gain: ["Gain beside its best partner", (p, q) => (q.best?.time ?? -1) - (p.best?.time ?? -1)],
   power: ["Watts", (p, q) => (q.curve?.power_w ?? -1) - (p.curve?.power_w ?? -1)],
 };
@@ -105,7 +105,7 @@ function searched(row) {
 function list(rows, { gpu }) {
   const columns = [
     { name: "Job", cell: (row) => name(row, gpu) },
-    { name: "Of a card", cell: like },
+    { name: "Of a GPU", cell: like },
     { name: "Speed over its share", cell: ({ curve }) => curve && shareLine(curve) },
     { name: "Alone", number: true, cell: ({ curve }) => curve && withUnit(curve.power_w, "W") },
     { name: "Rate", number: true, cell: ({ curve }) => curve && [number(curve.rate), " ", html("small", {}, `${curve.rate_unit}/s`)] },

@@ -5,7 +5,7 @@ import { html, link, notice } from "./elements.js";
 import { content, explain, run, setTitle } from "./frame.js";
 import { history } from "./launch_history.js";
 import { beside, jobTable, standing } from "./launch_tables.js";
-import { countedNames, over, splitName, stateText } from "./launch_words.js";
+import { countedNames, over, splitName, stateText, verdict } from "./launch_words.js";
 import { number, range } from "./numbers.js";
 import { poll } from "./poll.js";
 import { get, part, remove } from "./service.js";
@@ -19,15 +19,17 @@ run(async (query) => {
   setTitle(`Launch ${id}`);
   const title = html("h1", {}, `Launch ${id}`);
   const state = html("p", { class: "headline", role: "status", id: "state" });
+  const judged = html("p", { id: "verdict" });
   const shown = html("div", {});
   const tables = html("div", {});
   const stop = stopButton(id);
   const charts = history(id);
-  content.append(title, state, stop.element, shown, charts.element, tables);
+  content.append(title, state, judged, stop.element, shown, charts.element, tables);
   let drawn = "";
   poll(shown, async () => {
     const launch = await get(`/v1/launches/${part(id)}`);
     say(state, `${stateText(launch)}: ${countedNames(launch)}${launch.jobs.length ? `, ${splitName(launch)}` : ""}`);
+    judge(judged, launch);
     stop.show(launch);
     await charts.look(launch);
     const now = JSON.stringify({ ...launch, updated_at: null });
@@ -43,6 +45,12 @@ run(async (query) => {
 // A status that is set again is read out again, even where it is the same.
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+// A hit or a miss, and why: before any number.
+function judge(element, launch) {
+  const found = verdict(launch);
+  element.replaceChildren(...(found ? [html("b", { class: found.good ? "good" : "bad" }, found.text), found.why ? ` ${found.why}` : ""] : []));
 }
 
 function parts(launch, open) {
@@ -72,11 +80,7 @@ function below(launch) {
 
 function stopButton(id) {
   const stop = async () => {
-    const sure = await confirmed(
-      "Stop all jobs?",
-      "They are stopped in the safe order, one after the other. This cannot be taken back.",
-      "Stop them",
-    );
+    const sure = await confirmed("Stop all jobs?", "They are stopped in the safe order, one after the other. This cannot be taken back.", "Stop them");
     if (!sure) return;
     button.disabled = true;
     try {
@@ -87,7 +91,7 @@ function stopButton(id) {
     }
   };
   const button = html("button", { type: "button", class: "danger", id: "stop", onclick: stop }, "Stop…");
-  const element = html("div", { class: "row" }, button);
+  const element = html("div", { class: "row", hidden: true }, button); // until there is something to stop
   const show = (launch) => {
     element.hidden = over(launch);
     if (launch.state === "stopping") button.disabled = true;

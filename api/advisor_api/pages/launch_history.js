@@ -2,11 +2,11 @@
 
 import { chart } from "./chart.js";
 import { html } from "./elements.js";
+import { times } from "./launch_tables.js";
 import { over } from "./launch_words.js";
 import { ticks } from "./scale.js";
 import { get, part } from "./service.js";
-
-const TONES = ["a", "b", "c", "d", "e"];
+import { jobTones } from "./tones.js";
 
 export function history(id) {
   const element = html("section", { hidden: true }, html("h2", {}, "From the start"));
@@ -33,17 +33,18 @@ export function history(id) {
 function make(launch, element) {
   const f = launch.forecast;
   const names = launch.jobs.map(({ job }) => job);
+  const tone = jobTones(names);
   const speeds = launch.jobs.map(({ job }, n) => {
     // Copies of a job have one name and one range.
     const first = names.indexOf(job) === n;
     const count = names.filter((name) => name === job).length;
     const expected = first ? f?.jobs[n] : null;
-    return [TONES[n % TONES.length], first ? (count > 1 ? `${count} × ${job}` : job) : "", (kept) => kept.jobs[n]?.speeds, expected && divided(expected.rate, expected.solo_rate)];
+    return [tone(job), first ? (count > 1 ? `${count} × ${job}` : job) : "", (kept) => kept.jobs[n]?.speeds, expected && times(expected.rate, 1 / expected.solo_rate)];
   });
   const made = [
     live("Relative speed", "% of alone on the whole GPU", 100, speeds),
-    live("Power", "W", 1, [["c", "", (kept) => kept.power_w, f?.power_w]]),
-    live("Energy saved", "% for the same work", 100, [["c", "", (kept) => kept.energy_saved, f?.energy_saved]]),
+    live("Power", "W", 1, [["power", "", (kept) => kept.power_w, f?.power_w]]),
+    live("Energy saved", "% for the same work", 100, [["power", "", (kept) => kept.energy_saved, f?.energy_saved]]),
   ];
   const explained = html("p", { class: "quiet-text" }, "Lines are observed; the shaded ranges were predicted.");
   element.append(explained, html("div", { class: "charts" }, made.map((one) => one.figure)));
@@ -81,8 +82,4 @@ function ranges(expected, tone, scale, end) {
   if (!expected) return [];
   const at = (x) => ({ x, y: scale * expected.value, low: scale * expected.low, high: scale * expected.high });
   return [{ tone, name: "", dots: false, line: false, points: [at(0), at(end)] }];
-}
-
-function divided({ value, low, high }, by) {
-  return { value: value / by, low: low / by, high: high / by };
 }

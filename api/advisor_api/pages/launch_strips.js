@@ -2,9 +2,11 @@
 
 import { duration, number, percent } from "./numbers.js";
 import { sparkline } from "./sparkline.js";
+import { jobTones } from "./tones.js";
 
 export function speedStrip(launch, kept) {
-  const lines = kept.jobs.map((job, n) => ({ tone: n, values: job.speeds }));
+  const tone = jobTones(kept.jobs.map(({ job }) => job));
+  const lines = kept.jobs.map(({ job, speeds }) => ({ tone: tone(job), values: speeds }));
   const last = kept.jobs.map((job) => `${job.job} ${percent(job.speeds.findLast(Number.isFinite))}`);
   return sparkline(`Speeds over ${span(kept)}, last ${last.join(", ")}`, lines);
 }

@@ -2,7 +2,7 @@
 
 import { facts, html, table } from "./elements.js";
 import { outcomeTag, over, powerOf, savedOf, speedOf, ratedSpeed } from "./launch_words.js";
-import { change, duration, energy, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
+import { change, duration, energy, mean, moment, NONE, number, percent, range, share, withUnit } from "./numbers.js";
 
 export function standing(launch) {
   const { ledger } = launch;
@@ -28,23 +28,15 @@ export function standing(launch) {
       launch.starts_energy_j ? `since it took the GPU; ${energy(launch.starts_energy_j)} before jobs ran` : "since it took the GPU",
     ],
     ["Unwatched", launch.unwatched_s ? duration(launch.unwatched_s) : null, "between two looks at the jobs beyond 2 s"],
-    [
-      "Energy saved",
-      known(savedOf(launch), percent),
-      `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`,
-    ],
-    ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a card that becomes free is off"],
+    ["Energy saved", known(savedOf(launch), percent), `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`],
+    ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a GPU that becomes free is off"],
     ["GPU time saved", ledger && duration(ledger.alone_s - ledger.held_s), "against a whole GPU for each job"],
     [
       "One job alone for",
       launch.rest_s ? duration(launch.rest_s) : null,
       launch.rest_energy_j ? `after the other had ended: ${number(launch.rest_energy_j / 1000)} kJ` : null,
     ],
-    [
-      "Stranded",
-      launch.stranded_unit_s ? `${number(launch.stranded_unit_s)} unit s` : null,
-      "units held for a job that had ended, times seconds",
-    ],
+    ["Stranded", launch.stranded_unit_s ? `${number(launch.stranded_unit_s)} unit s` : null, "units held for a job that had ended, times seconds"],
   ]);
 }
 
@@ -96,11 +88,7 @@ export function jobTable({ jobs }) {
 export function beside(launch) {
   const columns = [
     { name: "Of what", cell: (r) => r.name },
-    {
-      name: "Predicted",
-      number: true,
-      cell: (r) => [r.predicted, r.range ? [html("br"), html("small", {}, r.range)] : null],
-    },
+    { name: "Predicted", number: true, cell: (r) => [r.predicted, r.range ? [html("br"), html("small", {}, r.range)] : null] },
     { name: "Observed", number: true, cell: (r) => r.observed },
     { name: "Off by", number: true, cell: (r) => r.gap },
   ];
@@ -110,9 +98,13 @@ export function beside(launch) {
 function besideRows(launch) {
   const { forecast: f, jobs } = launch;
   if (jobs.length !== f.jobs.length) return [];
+  // Copies at one share are one row, of their mean.
+  const same = (j) => jobs.filter((one) => one.job === j.job && one.share_percent === j.share_percent);
+  const each = jobs.map((j, n) => ({ j, of: f.jobs[n], copies: same(j) })).filter(({ j, copies }) => copies[0] === j);
+  const name = ({ j, copies }) => (copies.length > 1 ? `${copies.length} × ${j.job}` : j.job);
   return [
-    ...jobs.map((j, n) => row(`${j.job}, ${j.rate_unit}/s`, f.jobs[n].rate, j.rate ?? j.mean_rate)),
-    ...jobs.map((j, n) => row(`${j.job}, % of full speed`, times(f.jobs[n].rate, 1 / f.jobs[n].solo_rate), speedOf(j), 100)),
+    ...each.map((one) => row(`${name(one)}, ${one.j.rate_unit}/s`, one.of.rate, mean(one.copies.map((j) => j.rate ?? j.mean_rate)))),
+    ...each.map((one) => row(`${name(one)}, % of full speed`, times(one.of.rate, 1 / one.of.solo_rate), mean(one.copies.map(speedOf)), 100)),
     row("Power, W", f.power_w, powerOf(launch)),
     f.energy_saved ? { ...row("Energy saved, %", f.energy_saved, savedOf(launch), 100), gap: "" } : null,
   ].filter((one) => one !== null);
@@ -128,6 +120,6 @@ function row(name, predicted, observed, scale = 1) {
   };
 }
 
-function times({ value, low, high }, factor) {
+export function times({ value, low, high }, factor) {
   return { value: value * factor, low: low * factor, high: high * factor };
 }

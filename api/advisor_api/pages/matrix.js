@@ -4,6 +4,7 @@
 import { address, field, html, link, notice, select } from "./elements.js";
 import { content, run } from "./frame.js";
 import { askGains, gpuModels, saved, setAddress } from "./gains.js";
+import { mean, number, percent } from "./numbers.js";
 import { get } from "./service.js";
 
 const MEASURES = { time: "GPU time saved", energy: "Energy saved" };
@@ -29,7 +30,7 @@ run(async (query) => {
   content.append(waits);
   const found = await askGains({ gpu_model: gpu });
   waits.remove();
-  draw(found, models, { gpu, measure: query.get("measure") === "energy" ? "energy" : "time", order: "gain" });
+  draw(found, models, { gpu, measure: query.get("measure") === "energy" ? "energy" : "time", order: "group" });
 });
 
 function draw(found, models, state) {
@@ -42,15 +43,19 @@ function draw(found, models, state) {
     show();
   };
   const counts = ["share", "your call"].map((verdict) => found.pairs.filter((one) => one.verdict === verdict).length);
+  const dark = found.pairs.filter((one) => one.verdict === "share" && one.time >= STEPS.at(-1));
+  const large = groups(found).get(LARGE);
+  const without = dark.filter(({ a, b }) => !large.includes(a) && !large.includes(b)).length;
   content.append(
-    html("p", { class: "quiet-text" }, `Of ${found.pairs.length} pairs on the ${found.gpu_model}, ${counts[0]} are to share a card, and ${counts[1]} are a question of prices. Against one after the other; a cell opens the pair.`),
+    html("p", { class: "headline" }, `${matchMedia("(prefers-color-scheme: dark)").matches ? "Light" : "Dark"}: half of the GPU hours. ${number(dark.length)} of ${number(found.pairs.length)} pairs save ${percent(mean(dark.map((one) => one.time)))} of them on average; in ${number(without)} of these, each job needs at most half of the GPU.`),
+    html("p", { class: "quiet-text" }, `On the ${found.gpu_model}, ${number(counts[0])} pairs are to share a GPU, and ${number(counts[1])} are a question of prices. Against one after the other; a cell opens the pair.`),
     found.left_out ? notice("", `${found.left_out} more jobs are left out: those measured here come first.`) : "",
     html(
       "div",
       { class: "fields" },
       models.length > 1 ? field("GPU model", select(models.map((m) => [m, m]), state.gpu, (gpu) => location.assign(address("/matrix", { gpu })))) : null,
       field("Colour by", select(Object.entries(MEASURES), state.measure, set("measure"))),
-      field("Order", select([["gain", "Most gain first"], ["name", "Name"]], state.order, set("order"))),
+      field("Order", select([["group", "Servers, small, large"], ["gain", "Most gain first"], ["name", "Name"]], state.order, set("order"))),
     ),
     said,
     place,
@@ -59,14 +64,22 @@ function draw(found, models, state) {
 }
 
 function grid(found, at, state, said) {
-  const names = ordered(found, at, state);
+  const parts = [...(state.order === "group" ? groups(found) : [["", found.jobs.map((one) => one.job)]])].map(([text, own]) => [text, ordered(own, at, state)]).filter(([, own]) => own.length);
+  const names = parts.flatMap(([, own]) => own);
+  const first = new Set(parts.map(([, own]) => own[0]));
+  const start = (name) => (first.has(name) ? "first" : null);
   const rows = names.map((a) => names.map((b) => cell(at.get(`${a} ${b}`), a, b, state)));
   rows[0][0].tabIndex = 0;
   const table = html(
     "table",
     { class: "matrix", role: "grid", "aria-label": `${MEASURES[state.measure]} of each pair` },
-    html("thead", {}, html("tr", {}, html("td", {}), names.map((name) => html("th", { scope: "col" }, html("span", {}, name))))),
-    html("tbody", {}, names.map((name, i) => html("tr", {}, html("th", { scope: "row" }, link(name, "/job", { name, gpu: state.gpu })), rows[i].map((made) => html("td", {}, made))))),
+    html(
+      "thead",
+      {},
+      parts.length > 1 ? html("tr", {}, html("td", {}), parts.map(([text, own]) => html("th", { scope: "colgroup", colspan: own.length, class: "first group" }, text))) : "",
+      html("tr", {}, html("td", {}), names.map((name) => html("th", { scope: "col", class: start(name) }, html("span", {}, name)))),
+    ),
+    html("tbody", {}, names.map((name, i) => html("tr", { class: start(name) }, html("th", { scope: "row" }, link(name, "/job", { name, gpu: state.gpu })), rows[i].map((made, n) => html("td", { class: start(names[n]) }, made))))),
   );
   const tell = ({ target }) => {
     const made = target.closest?.("a.cell");
@@ -78,11 +91,19 @@ function grid(found, at, state, said) {
   return html("div", { class: "wide", role: "region", "aria-label": "Matrix of jobs", tabindex: "0" }, table);
 }
 
+const [SERVERS, SMALL, LARGE] = ["Servers", "Small: half of the GPU is enough", "Fill over half of the GPU"];
+
+// Names of jobs by what they are like.
+function groups({ jobs }) {
+  const of = ({ size }) => (size?.latency_p99_ms ? SERVERS : size?.share_percent <= 50 ? SMALL : LARGE);
+  return new Map([SERVERS, SMALL, LARGE].map((group) => [group, jobs.filter((one) => of(one) === group).map((one) => one.job)]));
+}
+
 // By the mean of what all pairs of a job gain, so that those that share well stand together.
-function ordered({ jobs }, at, { order, measure }) {
-  const names = jobs.map((one) => one.job);
+function ordered(names, at, { order, measure }) {
   if (order === "name") return names;
-  const gain = (a) => names.reduce((sum, b) => sum + (at.get(`${a} ${b}`)[measure] ?? 0), 0);
+  const all = [...new Set([...at.values()].map((one) => one.a))];
+  const gain = (a) => all.reduce((sum, b) => sum + (at.get(`${a} ${b}`)[measure] ?? 0), 0);
   const gains = new Map(names.map((name) => [name, gain(name)]));
   return names.sort((p, q) => gains.get(q) - gains.get(p));
 }
@@ -92,12 +113,7 @@ function cell(pair, a, b, { measure, gpu }) {
   const step = STEPS.findLastIndex((least) => (part ?? -1) >= least);
   return html(
     "a",
-    {
-      class: `cell ${MARKS[pair.verdict]} step-${step}`,
-      href: setAddress([a, b], gpu),
-      tabindex: "-1",
-      "aria-label": words(pair, a, b),
-    },
+    { class: `cell ${MARKS[pair.verdict]} step-${step}`, href: setAddress([a, b], gpu), tabindex: "-1", "aria-label": words(pair, a, b) },
     html("span", {}),
   );
 }

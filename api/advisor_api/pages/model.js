@@ -2,8 +2,7 @@
 
 import { facts, html, link, notice, table, tag } from "./elements.js";
 import { content, explain, run, setTitle } from "./frame.js";
-import { words } from "./model_figures.js";
-import { changes } from "./model_history.js";
+import { changes, words } from "./model_figures.js";
 import { jobFractions } from "./model_jobs.js";
 import { observed } from "./model_observed.js";
 import { worth } from "./model_worth.js";
@@ -28,12 +27,9 @@ run(async (query) => {
     html("h2", {}, "Job by job"),
     ...(jobs ? jobFractions(jobs) : [notice("", "This model carries no evaluation by job. On the command line: advisor evaluate")]),
   );
-  await section("Predicted against observed in launches", () => inLaunches(manifest.version));
+  await section("Predicted against observed in launches", () => observed((one) => one.model_version === manifest.version));
   content.append(html("h2", {}, "What it was made from"), summary(manifest), html("details", {}, html("summary", {}, "All figures"), figures(manifest.figures)));
-  content.append(
-    html("h2", {}, "History"),
-    history.length ? changes(history) : notice("", "This model was never promoted or replaced."),
-  );
+  content.append(html("h2", {}, "History"), history.length ? changes(history) : notice("", "This model was never promoted or replaced."));
 });
 
 // A part that may fail alone: the rest of the page stays.
@@ -59,14 +55,7 @@ function summary({ version, learner, created_at: made, gpu_models: gpus, heads, 
 }
 
 function figures(values) {
-  const columns = [
-    { name: "Figure", cell: ([key]) => words(key) },
-    { name: "%", number: true, cell: ([, value]) => number(value) },
-  ];
+  const columns = [{ name: "Figure", cell: ([key]) => words(key) }, { name: "%", number: true, cell: ([, value]) => number(value) }];
   return table("Figures", columns, Object.entries(values));
 }
 
-async function inLaunches(version) {
-  const { observations } = await get("/v1/observations?limit=1000");
-  return observed(observations.filter((one) => one.model_version === version));
-}

@@ -1,6 +1,7 @@
 // The figures of a model's evaluation, in words. All are of jobs that it had not seen.
 
-import { number, percent } from "./numbers.js";
+import { table } from "./elements.js";
+import { moment, number, percent } from "./numbers.js";
 
 const plain = (value) => `${number(value)}\u00a0%`;
 
@@ -47,4 +48,15 @@ export function savedOverHalves(jobs) {
   const count = bars.reduce((sum, bar) => sum + bar.choices, 0);
   const gain = bars.reduce((sum, bar) => sum + bar.choices * bar.gain_percent, 0) / count / 100;
   return count ? 1 - 1 / (1 + gain) : null;
+}
+
+// When which model became the champion.
+export function changes(history) {
+  const columns = [
+    { name: "When", cell: (change) => moment(change.at) },
+    { name: "What", cell: (change) => (change.action === "promote" ? "promoted" : "rolled back") },
+    { name: "New champion", cell: (change) => change.version },
+    { name: "Instead of", cell: (change) => change.replaced },
+  ];
+  return table("History of the champion", columns, history, { stacked: true });
 }

@@ -38,8 +38,8 @@ function marks(bar, from, to) {
     "svg",
     { class: "dumbbell", height: 16, viewBox: `0 0 ${WIDTH} 16`, "aria-hidden": "true" },
     svg("line", { class: "grid", x1: 6, x2: WIDTH - 6, y1: 8, y2: 8 }),
-    svg("line", { class: "whisker stroke-c", x1: x(bar.equal_percent), x2: x(bar.fraction_percent), y1: 8, y2: 8 }),
-    svg("circle", { class: "measured stroke-c", cx: x(bar.equal_percent), cy: 8, r: 4 }),
-    svg("circle", { class: "fill-c", cx: x(bar.fraction_percent), cy: 8, r: 4.5 }),
+    svg("line", { class: "whisker tone-c", x1: x(bar.equal_percent), x2: x(bar.fraction_percent), y1: 8, y2: 8 }),
+    svg("circle", { class: "measured tone-c", cx: x(bar.equal_percent), cy: 8, r: 4 }),
+    svg("circle", { class: "fill tone-c", cx: x(bar.fraction_percent), cy: 8, r: 4.5 }),
   );
 }

@@ -1,34 +1,29 @@
-// What launched pairs did beside what the model had predicted of them.
+// What launched jobs did beside what had been predicted of them: pairs and sets, hits and misses.
 
 import { chart } from "./chart.js";
-import { html, link, notice, table } from "./elements.js";
+import { html, link, notice, table, tag } from "./elements.js";
+import { countedNames, verdict } from "./launch_words.js";
 import { change, moment, percent, withUnit } from "./numbers.js";
 import { ticks } from "./scale.js";
+import { get } from "./service.js";
 
-const TONES = ["a", "b"];
-
-export function observed(observations) {
-  const known = observations.filter((one) => one.predicted_power_w !== null && one.power_w !== null);
+// Of the launches that are wanted; their folders say which missed, as long as they are kept.
+export async function observed(wanted) {
+  const [{ observations }, { launches }] = await Promise.all([get("/v1/observations?limit=1000"), get("/v1/launches")]);
+  const late = new Set(launches.filter((one) => verdict(one)?.good === false).map((one) => one.launch_id));
+  const missed = (one) => late.has(one.launch_id);
+  const known = observations.filter(wanted).filter((one) => one.predicted_power_w !== null && one.power_w !== null);
   if (known.length === 0) {
-    return [notice("", "No pair was launched with a prediction of this model yet.")];
+    return [notice("", "Nothing was launched with such a prediction yet.")];
   }
   const speeds = known.flatMap(({ jobs }) =>
-    jobs.map((job, i) => ({
-      x: part(job.predicted_rate, job.solo_rate),
-      y: part(job.rate, job.solo_rate),
-      tone: TONES[i],
-    })),
+    jobs.map((job) => ({ x: part(job.predicted_rate, job.solo_rate), y: part(job.rate, job.solo_rate), tone: jobs.length > 2 ? "b" : "a", square: jobs.length > 2 })),
   );
   const power = known.map((one) => ({ x: one.predicted_power_w, y: one.power_w, tone: "c" }));
   return [
-    html("p", { class: "quiet-text" }, "Each mark is one launched pair; on the line both are the same."),
-    html(
-      "div",
-      { class: "charts large" },
-      scatter("Relative speed", "% of alone on the whole GPU", speeds),
-      scatter("Power", "W", power),
-    ),
-    list(known),
+    html("p", { class: "quiet-text" }, `${known.filter(missed).length} of ${known.length} launches missed the range that was predicted. On the line both are the same; round marks are of pairs, square ones of three to seven jobs.`),
+    html("div", { class: "charts large" }, scatter("Relative speed", "% of alone on the whole GPU", speeds), scatter("Power", "W", power)),
+    list(known, missed),
   ];
 }
 
@@ -46,13 +41,12 @@ function scatter(title, unit, spots) {
   return chart({ title: `${title}, observed`, unit, x, series: [same], measured }).figure;
 }
 
-function list(known) {
+function list(known, missed) {
   const columns = [
-    { name: "Launch", cell: (o) => link(o.launch_id, "/launch", { id: o.launch_id }) },
-    { name: "Jobs", cell: (o) => o.jobs.map(({ job }) => job).join(" and ") },
+    { name: "Launch", cell: (o) => [link(o.launch_id, "/launch", { id: o.launch_id }), " ", missed(o) ? tag("missed", "bad") : null] },
+    { name: "Jobs", cell: countedNames },
     { name: "Started", cell: (o) => moment(o.started_at) },
-    { name: "First job", number: true, cell: ({ jobs }) => speed(jobs[0]) },
-    { name: "Second job", number: true, cell: ({ jobs }) => speed(jobs[1]) },
+    { name: "Speeds", cell: ({ jobs }) => jobs.flatMap((job, n) => [n ? ", " : "", ...speed(job)]) },
     { name: "Power", number: true, cell: (o) => [withUnit(o.power_w, "W"), " ", gap(o.power_w, o.predicted_power_w)] },
     {
       name: "Energy saved",
@@ -61,7 +55,7 @@ function list(known) {
     },
   ];
   const note = html("p", { class: "hint" }, "The small numbers say how far what was observed is from what was predicted.");
-  return html("div", {}, table("Launched pairs", columns, known, { stacked: true }), note);
+  return html("div", {}, table("Launches", columns, known.toSorted((p, q) => missed(q) - missed(p)), { stacked: true }), note);
 }
 
 function speed({ rate, solo_rate: solo, predicted_rate: predicted }) {

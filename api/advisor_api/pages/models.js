@@ -2,18 +2,20 @@
 
 import { html, link, notice, table, tag } from "./elements.js";
 import { content, run } from "./frame.js";
-import { FIGURES } from "./model_figures.js";
-import { changes } from "./model_history.js";
+import { changes, FIGURES } from "./model_figures.js";
+import { observed } from "./model_observed.js";
 import { worth } from "./model_worth.js";
 import { moment } from "./numbers.js";
 import { get, part } from "./service.js";
 
 run(async () => {
   content.append(html("h1", {}, "Models"));
-  const { models, history } = await get("/v1/models");
+  const [{ models, history }, made] = await Promise.all([get("/v1/models"), observed(() => true)]);
   content.append(
     html("p", { class: "quiet-text" }, "A model predicts what two jobs do together, from what each does alone. The one in use is called the champion. The numbers are of jobs that it had never seen."),
     ...(await champion(models)),
+    html("h2", {}, "Predicted against observed in launches"),
+    ...made,
     html("h2", {}, "All models"),
     list(models),
     html("h2", {}, "History"),
@@ -44,8 +46,5 @@ function list(models) {
 }
 
 function badges(model) {
-  return [
-    model.champion ? tag("champion", "good", "The model in use") : null,
-    model.error ? tag("damaged", "bad", model.error) : null,
-  ];
+  return [model.champion ? tag("champion", "good", "The model in use") : null, model.error ? tag("damaged", "bad", model.error) : null];
 }

@@ -3,7 +3,7 @@
 import { html, link, table } from "./elements.js";
 import { content, run } from "./frame.js";
 import { drawable, speedStrip } from "./launch_strips.js";
-import { countedNames, powerOf, savedOf, ratedSpeed, stateTag } from "./launch_words.js";
+import { countedNames, powerOf, savedOf, ratedSpeed, stateTag, verdictTag } from "./launch_words.js";
 import { clock, duration, energy, percent, withUnit } from "./numbers.js";
 import { card, shape } from "./overview_card.js";
 import { nothing, saved } from "./overview_saved.js";
@@ -15,10 +15,10 @@ const EVERY_MS = 2000;
 run(async () => {
   const asOf = html("small", {});
   const totals = html("section", { "aria-label": "Saved" });
-  const cards = html("div", { class: "gpus" });
+  const [cards, rests] = [html("div", { class: "gpus" }), html("div", {})];
   const ended = html("section", { hidden: true });
   const empty = html("div", {});
-  content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, ended);
+  content.append(html("h1", {}, "Overview ", asOf), empty, totals, cards, rests, ended);
   const drawCards = keeper(cards);
   let [last, shown] = ["", null];
   poll(totals, async () => {
@@ -28,7 +28,9 @@ run(async () => {
     if (seen === shown) return true; // nothing has changed
     shown = seen;
     empty.replaceChildren(...(seen.gpus.length || seen.ended.length ? [] : [nothing()]));
-    totals.replaceChildren(...saved(seen));
+    const [tiles, basis] = saved(seen);
+    totals.replaceChildren(tiles);
+    rests.replaceChildren(basis);
     drawCards(seen);
     const those = JSON.stringify(seen.ended);
     if (those !== last) drawEnded(ended, seen);
@@ -43,9 +45,8 @@ function keeper(place) {
   let made = [];
   return ({ at, gpus, running }) => {
     const launches = new Map(running.map((one) => [one.launch_id, one]));
-    const known = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
-    // Free ones are small, and stand behind those at work.
-    const found = [...known.filter(([, one]) => one), ...known.filter(([, one]) => !one)];
+    // Each stays where it is when launches come and go.
+    const found = gpus.map((gpu) => [gpu, launches.get(gpu.launch_id) ?? null]);
     const now = JSON.stringify(found.map(([gpu, one]) => shape(gpu, one)));
     if (now !== drawn) {
       made = found.map(([gpu, one]) => card(gpu, one));
@@ -66,7 +67,7 @@ function drawEnded(place, { ended, at }) {
 
 function list(ended, at) {
   const columns = [
-    { name: "Launch", cell: (l) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), l.state === "failed" ? [" ", stateTag(l)] : ""] },
+    { name: "Launch", cell: (l) => [link(clock(l.started_at, at), "/launch", { id: l.launch_id }), " ", l.state === "failed" ? stateTag(l) : verdictTag(l)] },
     { name: "Jobs", cell: (l) => countedNames(l) },
     { name: "Speeds", cell: (o) => (drawable(o.history) ? speedStrip(o, o.history) : "") },
     { name: "Observed (predicted)", cell: (l) => speeds(l) },

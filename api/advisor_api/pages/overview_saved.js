@@ -6,7 +6,7 @@ import { duration, energy, number, withUnit } from "./numbers.js";
 const KWH_J = 3.6e6;
 const HOUR_S = 3600;
 
-export function saved({ today, week, gpus }) {
+export function saved({ today, week, gpus, running }) {
   return [
     html(
       "dl",
@@ -18,7 +18,7 @@ export function saved({ today, week, gpus }) {
         : tile("Money saved today", money(today.cost_saved), `${money(week.cost_saved)} this week`, today.cost_saved),
       atWork(gpus),
     ),
-    html("p", { class: "quiet-text" }, basis(today, week)),
+    html("p", { class: "quiet-text" }, basis(today, week, running)),
   ];
 }
 
@@ -34,13 +34,13 @@ function atWork(gpus) {
   return tile("GPUs at work", gpus.length ? `${held.length} of ${gpus.length}` : "–", watts);
 }
 
-function basis(today, week) {
-  if (!week.launches) return "Nothing ran this week. Savings are counted from launches: steps and energy that were observed.";
+function basis(today, week, running) {
+  if (!week.launches) return `${running.length ? "Too early to count: the first launches of the week have just begun." : "Nothing ran this week."} Savings are counted from launches: steps and energy that were observed.`;
   const parts = [
     `Observed, not predicted: steps and metered energy of ${launches(today.launches)} today and ${week.launches} this week,`,
     `which took ${kwh(today.kwh)} in ${hours(today.gpu_hours)} of GPU time today.`,
     "What they would have taken with a whole GPU for each job is worked out from the rates and powers of their profiles.",
-    "A card that becomes free counts as switched off",
+    "A GPU that becomes free counts as switched off",
   ];
   const idle = today.kwh_saved_idle;
   parts.push(idle === null ? "." : `; where it idles, ${idle < 0 ? `${kwh(-idle)} more were taken` : `${kwh(idle)} were saved`} today.`);

@@ -6,8 +6,9 @@ import { BUNDLED_MODEL, gpuModels, saved } from "./gains.js";
 import { gantt } from "./gantt.js";
 import { duration, number, percent, share } from "./numbers.js";
 import { get, post } from "./service.js";
+import { jobTones, key } from "./tones.js";
 
-const EXAMPLE = "bert-infer-b2:4\ntriad:3\nvit-train:5\nbert-train:2 3h";
+const EXAMPLE = "bert-infer-b2:6\nmobilenet-train-b2:6\nbert-train-b2:4\nresnet50-train-b2:4\nbert-serve-30:2\nvit-train:4";
 const UNITS_S = { s: 1, m: 60, min: 60, h: 3600, d: 86400 };
 const LINE = /^([^:*\s]+)(?:[:*](\d+))?(?:\s+(\d+(?:\.\d+)?)(s|m|min|h|d))?$/;
 const WORTH = { yes: "Sharing pays.", barely: "Sharing barely pays.", no: "Sharing does not pay: every job runs alone." };
@@ -21,7 +22,7 @@ run(async (query) => {
   const state = { gpu: models.includes(wanted) ? wanted : (models[0] ?? BUNDLED_MODEL) };
   const lines = html("textarea", { rows: 6, id: "queue", spellcheck: "false", "aria-describedby": "queue-hint" }, (query.get("jobs") ?? EXAMPLE.replaceAll("\n", ",")).replaceAll(",", "\n"));
   const gpus = html("input", { type: "number", id: "gpus", min: 1, max: 1000, value: query.get("gpus") ?? 4, required: true });
-  const objective = select([["energy-efficiency", "Least energy"], ["throughput", "Done soonest"]], query.get("objective") ?? "energy-efficiency", () => {});
+  const objective = select([["energy-efficiency", "Least energy"], ["throughput", "Done soonest"], ["fewest-cards", "Fewest GPUs, all at once"]], query.get("objective") ?? "energy-efficiency", () => {});
   const plan = html("textarea", { rows: 3, id: "plan", spellcheck: "false", placeholder: "{\"gpu_model\": ...}" });
   const ask = (event) => {
     event?.preventDefault();
@@ -71,14 +72,14 @@ async function answer(make) {
 async function planned({ lines, gpus, gpu, objective }) {
   const texts = lines.split("\n").flatMap((line) => line.replace(/#.*/, "").trim().split(/\s+(?=\S+[:*]\d)/)).filter(Boolean);
   history.replaceState(null, "", address("/queue", { jobs: texts.join(","), gpus, gpu, objective: objective === "energy-efficiency" ? null : objective }));
-  return post("/v1/placements", { jobs: texts.map(entry), gpus, gpu_model: gpu, objective });
+  return post("/v1/placements", { jobs: texts.map((text) => entry(text, objective)), gpus, gpu_model: gpu, objective });
 }
 
-function entry(text) {
+function entry(text, objective) { // what all runs at once has no end
   const found = LINE.exec(text);
   if (!found) throw new Said(`"${text}" is no line of a queue. Write NAME, NAME:40 or NAME:40 3h.`);
   const [, job, count, time, unit] = found;
-  return { job, count: Number(count ?? 1), work_s: time ? Number(time) * UNITS_S[unit] : UNITS_S.h };
+  return { job, count: Number(count ?? 1), work_s: objective === "fewest-cards" ? null : time ? Number(time) * UNITS_S[unit] : UNITS_S.h };
 }
 
 function readPlan(text) {
@@ -95,7 +96,26 @@ function readPlan(text) {
   return found;
 }
 
-function show({ queue: plan, gpus: [pool], sets, queued, warnings }) {
+// Jobs that all run at once, as one row for each GPU.
+function together({ sets, cards, queued, seated, energy_saved: energy, gpu_time_saved: time, gpus: [pool] }) {
+  const names = new Set(sets.flatMap(({ jobs }) => jobs.map(({ job }) => job)));
+  const tone = jobTones([...names]);
+  const mates = ({ jobs }) => [...names].map((job) => jobs.filter((one) => one.job === job)).filter((own) => own.length);
+  const columns = [
+    { name: "GPU", cell: (one) => `GPU ${one.gpus.join(", ")}` },
+    { name: "Jobs, speed", cell: (one) => mates(one).map(([own, ...more]) => [html("span", { class: "whole" }, key(tone(own.job)), more.length ? `${more.length + 1} × ` : "", own.job, html("small", {}, ` ${percent(own.speed)}`)), "  "]) },
+    { name: "Energy", number: true, cell: (one) => saved(one.energy_saved) },
+    { name: "GPU time", number: true, cell: (one) => saved(one.gpu_time_saved) },
+  ];
+  return [
+    html("p", { class: "headline", id: "headline" }, `${seated === queued ? queued : `${seated} of ${queued}`} jobs on ${cards} × ${pool.gpu_model}, all at once: ${saved(energy)} energy, ${saved(time)} GPU time than a GPU for each.`),
+    table("Jobs of each GPU", columns, sets, { stacked: true }),
+  ];
+}
+
+function show(answer) {
+  const { queue: plan, gpus: [pool], sets, queued, warnings } = answer;
+  if (!plan) return together(answer);
   const pairs = sets.reduce((sum, one) => sum + (one.jobs.length > 1 ? one.count : 0), 0);
   const apart = plan.baselines.find((one) => one.name === "one after the other");
   const tiles = [

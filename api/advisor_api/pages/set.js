@@ -89,17 +89,10 @@ function show(view, rows) {
     warnings.length ? html("details", { class: "notes" }, html("summary", {}, `What may be wrong with it (${warnings.length})`), sentences(warnings)) : "",
     html("h2", {}, "Move the shares"),
     large,
-    html(
-      "div",
-      { class: "columns" },
-      html("div", {}, html("div", { class: "panel" }, hand.element), html("h3", {}, "Start it"), begin),
-      here,
-    ),
-    html("h2", {}, `All ${view.options.length} ways`),
-    html("p", { class: "quiet-text" }, plane.explained),
-    plane.figure,
+    html("div", { class: "columns" }, html("div", {}, html("div", { class: "panel" }, hand.element), html("h3", {}, "Start it"), begin), here),
+    folded(`All ${view.options.length} ways: what each saves, and what the slowest job pays`, html("p", { class: "quiet-text" }, plane.explained), plane.figure),
     ...more,
-    html("details", {}, html("summary", {}, "All numbers as a table"), allOptions(view)),
+    folded("All numbers as a table", allOptions(view)),
   );
   choose(view.options.find((option) => option.split === chosenName) ?? view.way);
 }
@@ -109,12 +102,12 @@ function pairParts(view, choose, follow) {
   const drawn = charts(view, choose);
   follow.push(drawn.show);
   return [
-    html("h2", {}, `Over the share of ${view.a}`),
-    html("p", { class: "quiet-text" }, drawn.explained),
-    drawn.element,
-    html("h2", {}, "Why"),
-    sentences(view.given.reasons),
-    html("h2", {}, "What each objective would choose"),
-    objectives(view),
+    folded(`Four charts over the share of ${view.a}`, html("p", { class: "quiet-text" }, drawn.explained), drawn.element),
+    folded("Why", sentences(view.given.reasons)),
+    folded("What each objective would choose", objectives(view)),
   ];
+}
+
+function folded(title, ...parts) {
+  return html("details", { class: "fold" }, html("summary", {}, title), parts);
 }

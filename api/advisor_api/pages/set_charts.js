@@ -4,18 +4,20 @@ import { chart } from "./chart.js";
 import { html } from "./elements.js";
 import { number } from "./numbers.js";
 import { isWhole, measuredSpots, spot } from "./set_view.js";
+import { jobTones } from "./tones.js";
 
 const NINE = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
 export function charts(view, onpick) {
+  const tone = jobTones(view.names);
   const drawn = [
     make(view, onpick, "Relative speed", "% of alone on the whole GPU", 100, [
-      ["a", view.names[0], (o) => o.jobs[0].speed],
-      ["b", view.names[1], (o) => o.jobs[1].speed],
+      [tone(view.names[0]), view.names[0], (o) => o.jobs[0].speed],
+      [tone(view.names[1]), view.names[1], (o) => o.jobs[1].speed, true],
     ]),
-    make(view, onpick, "Power", "W", 1, [["c", "", (o) => o.power_w]]),
-    make(view, onpick, "Energy saved for the same work", "%", 100, [["c", "", (o) => o.energy_saved]]),
-    make(view, onpick, "Work an hour", "one after the other is 1", 1, [["c", "", (o) => o.stp]]),
+    make(view, onpick, "Power", "W", 1, [["power", "", (o) => o.power_w]]),
+    make(view, onpick, "Energy saved for the same work", "%", 100, [["power", "", (o) => o.energy_saved]]),
+    make(view, onpick, "Work an hour", "one after the other is 1", 1, [["power", "", (o) => o.stp]]),
   ];
   const points = view.measured.length
     ? "Hollow marks were measured. "
@@ -38,19 +40,14 @@ function make(view, onpick, title, unit, scale, lines) {
     unit,
     x: { label: `share of ${view.a}, %`, domain: domain(view), ticks: NINE },
     slots: [...new Set(slots)].map((key) => ({ key, label: key })),
-    series: lines.map(([tone, name, pick]) => ({
-      tone,
-      name,
+    series: lines.map(([tone, name, pick, square]) => ({
+      ...{ tone, name, square },
       points: view.splits.filter(isWhole).map((option) => ({ ...spot(option), ...scaled(pick(option), scale) })),
       apart: view.splits.filter((option) => !isWhole(option)).map((option) => ({ ...spot(option), ...scaled(pick(option), scale) })),
-      slots: Object.fromEntries(
-        view.options
-          .filter((option) => option.sharing !== "limited")
-          .map((option) => [option.split, scaled(pick(option), scale)]),
-      ),
+      slots: Object.fromEntries(view.options.filter((option) => option.sharing !== "limited").map((option) => [option.split, scaled(pick(option), scale)])),
     })),
     measured: measured.flatMap((point) =>
-      lines.map(([tone, , pick]) => ({ ...point.spot, tone, y: scale * pick(point) })),
+      lines.map(([tone, , pick, square]) => ({ ...point.spot, tone, square, y: scale * pick(point) })),
     ),
     best: spot(view.best),
     nowText: (value) => number(value),

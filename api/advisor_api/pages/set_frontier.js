@@ -16,7 +16,7 @@ export function frontier(view, onpick) {
     x: { label: "energy saved for the same work, %", domain: [steps[0], steps.at(-1)], ticks: steps },
     series: [
       { tone: "a", name: "", points: best(view, kept), dots: false, apart: kept },
-      { tone: "b", name: "", points: [], apart: shown.filter((one) => one.option.violations.length > 0) },
+      { tone: "b", square: true, name: "", points: [], apart: shown.filter((one) => one.option.violations.length > 0) },
     ],
     measured,
     nowText: (value) => number(value),

@@ -4,6 +4,7 @@ import { html } from "./elements.js";
 import { saved } from "./gains.js";
 import { percent, range, share, withUnit } from "./numbers.js";
 import { measuredAt, SHARING_WORDS, slowest, tail } from "./set_view.js";
+import { jobTones } from "./tones.js";
 
 // The words of the command line.
 export function answer({ given }) {
@@ -47,19 +48,10 @@ function savedRange({ low, high }) {
 // `onpick` gets the option that was chosen; `show` shows one.
 export function mover(view, onpick) {
   let chosen = view.way;
-  const sliders = view.names.map((name, i) => slider(view, name, i, (level) => onpick(nearest(view, chosen, i, level))));
-  const buttons = shortcuts(view).map(([text, option]) => ({
-    option,
-    element: html("button", { type: "button", onclick: () => onpick(option) }, text),
-  }));
+  const sliders = view.names.map((_, i) => slider(view, i, (level) => onpick(nearest(view, chosen, i, level))));
+  const buttons = shortcuts(view).map(([text, option]) => ({ option, element: html("button", { type: "button", onclick: () => onpick(option) }, text) }));
   const said = html("p", { class: "hint", role: "status", id: "said" });
-  const element = html(
-    "div",
-    {},
-    sliders.map((one) => one.element),
-    html("div", { class: "row" }, buttons.map((button) => button.element)),
-    said,
-  );
+  const element = html("div", {}, sliders.map((one) => one.element), html("div", { class: "row" }, buttons.map((button) => button.element)), said);
   return {
     element,
     show: (option) => {
@@ -72,27 +64,27 @@ export function mover(view, onpick) {
 }
 
 // One job's share, over those at which it was looked at; 100 is no limit.
-function slider({ options }, name, i, onlevel) {
+function slider({ options, names }, i, onlevel) {
   const sideBySide = options.filter((option) => option.sharing === "limited" || option.sharing === "uncapped");
   const levels = [...new Set(sideBySide.map((option) => option.jobs[i].share_percent))].sort((p, q) => p - q);
-  const tone = "ab"[i] ?? "c";
+  const tone = jobTones(names)(names[i]);
   const id = `share-${i + 1}`;
-  const value = html("span", { class: `tone-${tone}` });
+  const value = html("span", { class: `ink tone-${tone}` });
   const input = html("input", {
     type: "range",
     id,
     min: 0,
-    max: Math.max(0, levels.length - 1),
-    step: 1,
+    max: Math.max(1, levels.length - 1),
+    value: 1,
     disabled: levels.length < 2,
     oninput: () => onlevel(levels[Number(input.value)]),
   });
   return {
-    element: html("div", { class: "share" }, html("div", { class: "ends" }, html("label", { for: id }, name), value), input),
+    element: html("div", { class: "share" }, html("div", { class: "ends" }, html("label", { for: id }, names[i]), value), input),
     show: ({ jobs, sharing }) => {
       const level = jobs[i].share_percent;
       const words = sharing === "limited" ? (level < 100 ? share(level) : "no limit") : SHARING_WORDS[sharing];
-      if (levels.includes(level)) input.value = levels.indexOf(level);
+      if (levels.length > 1 && levels.includes(level)) input.value = levels.indexOf(level);
       input.setAttribute("aria-valuetext", words);
       value.textContent = levels.length < 2 && sharing === "limited" ? "no limit: it leaves room by itself" : words;
     },

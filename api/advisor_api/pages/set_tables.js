@@ -32,10 +32,7 @@ export function readout(view, option) {
     {
       name: "Expected",
       number: true,
-      cell: (r) => [
-        html("span", { "data-key": r.key, "data-value": r.value }, r.text),
-        r.range ? [html("br"), html("small", {}, r.range)] : null,
-      ],
+      cell: (r) => [html("span", { "data-key": r.key, "data-value": r.value }, r.text), r.range ? [html("br"), html("small", {}, r.range)] : null],
     },
   ];
   // Measured in any way at all: the column stays where it is while the shares move.
@@ -53,11 +50,7 @@ function points(option, best) {
 }
 
 export function objectives({ given, options }) {
-  const rows = Object.entries(given.picks).map(([name, pick]) => ({
-    name,
-    option: options.find((option) => option.split === pick),
-    ...OBJECTIVES[name],
-  }));
+  const rows = Object.entries(given.picks).map(([name, pick]) => ({ name, option: options.find((option) => option.split === pick), ...OBJECTIVES[name] }));
   const worth = ({ option, name, scale }) => option && number(scale * option.objectives[name].value);
   const columns = [
     { name: "Objective", cell: (r) => r.title },
@@ -80,10 +73,7 @@ export function allOptions(view) {
     { name: "Work an hour", number: true, cell: (o) => interval(o.stp) },
     { name: "Limits", cell: (o) => o.violations.join("; ") },
   ];
-  return table("All ways", columns, view.options, {
-    stacked: true,
-    rowClass: (option) => (option === view.best ? "chosen" : null),
-  });
+  return table("All ways", columns, view.options, { stacked: true, rowClass: (option) => (option === view.best ? "chosen" : null) });
 }
 
 function unit({ jobs }, index) {

@@ -113,11 +113,7 @@ export function measuredAt(view, option) {
   return {
     count: found.length,
     own: found.some((point) => point.own),
-    jobs: option.jobs.map((_, i) => ({
-      speed: of((p) => p.jobs[i].speed),
-      rate: of((p) => p.jobs[i].rate),
-      p99: of((p) => p.jobs[i].p99),
-    })),
+    jobs: option.jobs.map((_, i) => ({ speed: of((p) => p.jobs[i].speed), rate: of((p) => p.jobs[i].rate), p99: of((p) => p.jobs[i].p99) })),
     power_w: of((p) => p.power_w),
     energy_saved: of((p) => p.energy_saved),
     stp: of((p) => p.stp),

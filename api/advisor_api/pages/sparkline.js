@@ -21,11 +21,11 @@ export function sparkline(label, lines, { low = null, high = null, ranges = [] }
     "svg",
     { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     ranges.map(({ tone, low: least, high: most }) =>
-      svg("rect", { class: `band tone-fill-${tone}`, x: 0, width: WIDTH, y: y(most), height: Math.max(1, y(least) - y(most)) }),
+      svg("rect", { class: `band tone-${tone}`, x: 0, width: WIDTH, y: y(most), height: Math.max(1, y(least) - y(most)) }),
     ),
     lines.flatMap(({ tone, values }) =>
       pieces(values).map((piece) =>
-        svg("polyline", { class: `line tone-line-${tone}`, points: piece.map(([n, value]) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }),
+        svg("polyline", { class: `line tone-${tone}`, points: piece.map(([n, value]) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }),
       ),
     ),
   );

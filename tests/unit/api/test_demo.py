@@ -37,7 +37,7 @@ def test_a_second_day_follows_and_no_moment_is_ahead(
     """Launches of all folders, as their readers see them after one and a half days of replay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     clock = iter([0.0])
-    monkeypatch.setattr(demo.time, "monotonic", lambda: next(clock, 28 * 3600 / demo.SPEED))
+    monkeypatch.setattr(demo.time, "monotonic", lambda: next(clock, 26.5 * 3600 / demo.SPEED))
     with demo_settings(read_settings()) as settings:
         replay = Replay(settings)
         replay.look()
