@@ -42,7 +42,7 @@ from advisor_power.kernels.runs import (
     recorded_kernel,
     sensors_of,
 )
-from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.analysis import measured, record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed import find_gpu, worker_backend
@@ -74,23 +74,24 @@ def sensor(
     if trace is not None:
         with InputError.instead_of(OSError, f"{trace} cannot be read"):
             recorded = read_trace(trace)
-        found = record_of(recorded, "replay")
+        source = REPLAY
     elif gpu == REPLAY:
         told, recorded = recorded_sensor(gpu_model)
         _say_power_replay(console, "recording", told)
         console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
-        found = record_of(recorded, REPLAY)
+        source = REPLAY
     else:
-        found = _measure_sensor(gpu, python, read_settings(), console)
-    say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
+        recorded, source = _record_sensor(gpu, python, read_settings(), console), "live"
+    found = record_of(recorded, source)
+    if source == "live" and found.accepted:
+        keep_record(found, read_settings().home)
+    say_lines([as_json_text(_as_json(found, recorded))] if as_json else _sensor_lines(found))
     if not found.accepted:
         # Nothing of what was found is to be believed.
         raise typer.Exit(6)
 
 
-def _measure_sensor(
-    gpu_name: str, python: str, settings: Settings, console: Console
-) -> SensorRecord:
+def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Console) -> Trace:
     gpu = find_gpu(gpu_name)
     if gpu.vendor != "nvidia":
         raise InputError(
@@ -107,10 +108,7 @@ def _measure_sensor(
         )
         recorded = _record(load, file, console)
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
-    found = record_of(recorded, "live")
-    if found.accepted:
-        keep_record(found, settings.home)
-    return found
+    return recorded
 
 
 def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
@@ -127,13 +125,14 @@ def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
         raise typer.Exit(STOPPED) from None
 
 
-def _as_json(found: SensorRecord) -> dict[str, object]:
+def _as_json(found: SensorRecord, recorded: Trace) -> dict[str, object]:
     timing = power_timing(found)
     return {
         **to_plain(found),
         "accepted": found.accepted,
         "settle_s": timing and timing.settle_s,
         "shortest_window_s": timing and timing.shortest_window_s,
+        "reading_errors": to_plain(measured(recorded, found)),
     }
 
 
