@@ -287,7 +287,6 @@ def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
         (("input", "norml(0,1)"), "did you mean normal?"),
         (("input", "zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
         (("input", "zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
-        (("kernel", "gemm", "--within-w", "0"), "is no precision"),
         (("kernel", "gemm", "--call", "a:b"), "both gemm and --call"),
         (("kernel",), "no operation was named"),
     ],

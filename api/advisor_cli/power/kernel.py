@@ -366,10 +366,6 @@ def kernel(
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
     resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
-    within_w: Annotated[
-        float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -383,9 +379,7 @@ def kernel(
     """
     wanted = WantedKernel(
         resolution_ms=resolution_ms,
-        within_w=within_w,
         runs=runs,
-        most_s=minutes * 60,
         before=what.before,
         lead_s=LEAD_S if what.after else 0.0,
         fresh=fresh,
@@ -396,8 +390,6 @@ def kernel(
             fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
             "module:function",
         )
-    if within_w is not None and within_w <= 0:
-        raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
     _check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     place = WorkerPlace(gpu=gpu, units=units, python=python)

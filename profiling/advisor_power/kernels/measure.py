@@ -49,7 +49,6 @@ from advisor_power.kernels.runs import (
     TraceBlock,
     WantedKernel,
     around,
-    check_cost,
     check_resolution,
     duration_s,
     durations_ms,
@@ -59,7 +58,6 @@ from advisor_power.kernels.runs import (
     make_plan,
     mean_of,
     naive_curve,
-    runs_for,
     sigma_power_w,
     start_s,
     stitch,
@@ -261,19 +259,6 @@ def golden(times_ms: Sequence[float], margin: float) -> _Golden:
 _STEADY_WITHIN = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class _SspSearch:
-    """How long a run must be for its power to be steady at its end.
-
-    Attributes:
-        executions: Of the shortest such run that was tried; None where none was long enough.
-        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
-    """
-
-    executions: int | None
-    tried: tuple[tuple[int, float], ...]
-
-
 def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
     """SSE: the first execution, counted from 1, after which times fall no further.
 
@@ -294,7 +279,9 @@ def shortest_run(execution_s: float, window_s: float) -> int:
     return max(4, math.ceil(3 * window_s / execution_s))
 
 
-def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> _SspSearch:
+def search_ssp(
+    power_w: Callable[[int], float], start: int, least: int, most: int
+) -> tuple[int | None, dict[int, float]]:
     """Double the length of runs until two neighbours agree, or halve it for as long as they do.
 
     Args:
@@ -302,6 +289,10 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
         start: Executions of the first runs.
         least: Executions of the shortest runs that the sensor can tell anything about.
         most: Executions of the longest runs that may be tried.
+
+    Returns:
+        Executions of the shortest run that ends in steady power, None where none was long enough;
+        and the power at the end of each length that was tried, W.
     """
     tried: dict[int, float] = {}
 
@@ -315,13 +306,13 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
     while not agree(length, 2 * length):
         length *= 2
         if 2 * length > most:
-            return _SspSearch(None, tuple(tried.items()))
+            return None, tried
     while length == start or length < start:
         shorter = length // 2
         if shorter < least or not agree(shorter, length):
             break
         length = start = shorter
-    return _SspSearch(length, tuple(tried.items()))
+    return length, tried
 
 
 STRETCH_S = 2.0
@@ -666,7 +657,6 @@ def measure_operation(
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=found))
     plan = _plan(found, channel, wanted)
-    check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
@@ -710,11 +700,11 @@ def _run_lengths(
         )
     report(Step("without a gap, for sensors that are slow", 1))
     stretch = bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
-    search = _find_ssp(run_of, execution_s, channel, report)
+    steady, tried = _find_ssp(run_of, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
-        executions=search.executions or max(executions for executions, _ in search.tried),
-        ssp_execution=search.executions,
+        executions=steady or max(tried),
+        ssp_execution=steady,
         stretch=stretch_power(stretch, sensors.record),
     )
 
@@ -722,8 +712,6 @@ def _run_lengths(
 def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000)[0]
-    if wanted.within_w is not None and wanted.runs is None:
-        runs = max(runs, runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w))
     return make_plan(
         channel,
         bin_ms=wanted.resolution_ms,
@@ -735,7 +723,7 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
 
 def _find_ssp(
     run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
-) -> _SspSearch:
+) -> tuple[int | None, dict[int, float]]:
     """How long a run must be for its power to be steady at its end.
 
     Raises:

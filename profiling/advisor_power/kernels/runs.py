@@ -212,20 +212,6 @@ def _run_j(block: TraceBlock, idle_w: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class PingPong:
-    """Host's clock before, GPU's clock, host's clock after, s."""
-
-    before_s: float
-    gpu_s: float
-    after_s: float
-
-    @property
-    def round_trip_s(self) -> float:
-        """How long the answer took."""
-        return self.after_s - self.before_s
-
-
-@dataclass(frozen=True, slots=True)
 class _ClockFit:
     """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
 
@@ -242,32 +228,34 @@ class _ClockFit:
         return self.offset_s + gpu_s * (1 + self.drift)
 
 
-def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
+def fit_clock(ping_pongs: Sequence[tuple[float, float, float]]) -> _ClockFit:
     """Offset and drift of the GPU's clock against the host's.
+
+    Of each ping-pong the host's clock before, the GPU's, and the host's after, s.
 
     Raises:
         SourceError: there are no ping-pongs, or time ran backwards in all of them.
     """
-    usable = sorted((p for p in ping_pongs if p.round_trip_s >= 0), key=lambda p: p.round_trip_s)
-    if not usable:
+    tried = np.array(ping_pongs, dtype=np.float64).reshape(-1, 3)
+    trips_s = tried[:, 2] - tried[:, 0]
+    usable: Floats = tried[np.argsort(trips_s)][np.count_nonzero(trips_s < 0) :]
+    if not usable.size:
         raise SourceError(
             f"the clocks of host and GPU cannot be compared: {len(ping_pongs)} tries",
             why="the GPU did not answer, or the host's clock went back in all of them",
             fix="look at `nvidia-smi` and run it again",
         )
     # The shortest of the earlier and of the later half, so that a line has two ends.
-    middle = (min(p.gpu_s for p in usable) + max(p.gpu_s for p in usable)) / 2
-    early = [p for p in usable if p.gpu_s <= middle]
-    late = [p for p in usable if p.gpu_s > middle]
+    early = usable[:, 1] <= (usable[:, 1].min() + usable[:, 1].max()) / 2
     # A fifth is used: others met an interrupt or a busy core.
-    best = [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
-    gpu = np.array([p.gpu_s for p in best])
-    offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
+    halves = (usable[early], usable[~early])
+    before, gpu, after = np.concatenate([h[: max(1, len(h) // 5)] for h in halves]).T
+    offsets = (before + after) / 2 - gpu
     # Over less time a slope says more about the noise than about the clocks.
     drift = slope(gpu, offsets) if np.ptp(gpu) >= 0.05 else 0.0
     left = offsets - drift * gpu
     offset = float(np.mean(left))
-    error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
+    error = float(np.max(after - before)) / 2 + float(np.max(np.abs(left - offset)))
     return _ClockFit(offset, drift, error)
 
 
@@ -355,19 +343,14 @@ class WantedKernel:
 
     Attributes:
         resolution_ms: Width of the curve's bins.
-        within_w: Standard error of a bin in the first window of a run; None: what Table I's number
-            of runs gives.
-        runs: How many; None: by Table I and `within_w`.
-        most_s: Longest time that it may take.
+        runs: How many; None: by Table I.
         before: Operation before each run, or idle.
         lead_s: How long that runs.
         fresh: Measure again what was measured before.
     """
 
     resolution_ms: float = 5.0
-    within_w: float | None = None
     runs: int | None = None
-    most_s: float = 600.0
     before: str = IDLE
     lead_s: float = 0.0
     fresh: bool = False
@@ -424,13 +407,6 @@ def make_plan(
     )
 
 
-def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
-    """Runs for a standard error of `within_w` in the first window of a run."""
-    of_one_w = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
-    needed = max(1, math.ceil((of_one_w / within_w) ** 2))
-    return math.ceil(needed * channel.period_ms / bin_ms)
-
-
 def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
     """Refuse a bin that no number of readings resolves.
 
@@ -450,26 +426,6 @@ def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
             why="such a curve needs no deconvolution: a reading is finer than that by itself",
             fix=f"ask for --resolution-ms {channel.window_ms:g} or less",
         )
-
-
-def check_cost(plan: KernelPlan, channel: PowerChannel, *, bin_ms: float, most_s: float) -> None:
-    """Refuse a plan that takes longer than it may.
-
-    Raises:
-        InputError: it does; says what can be had in that time.
-    """
-    if plan.seconds <= most_s:
-        return
-    affordable = max(1, int(plan.runs * most_s / plan.seconds))
-    readings = affordable * bin_ms / channel.period_ms
-    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
-    raise InputError(
-        f"{plan.runs} runs take {plan.seconds / 60:.1f} minutes, and {most_s / 60:g} are allowed",
-        why=f"with a window of {channel.window_ms:g} ms and noise of {channel.noise_w:g} W that is "
-        f"what +-{plan.sigma_w:.3g} W at {bin_ms:g} ms needs",
-        fix=f"{affordable} runs fit and give +-{sigma:.3g} W: ask for that with --within-w, for a "
-        "longer --resolution-ms, or allow more with --minutes",
-    )
 
 
 def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
@@ -770,7 +726,7 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
         said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
         request: What was asked for.
     """
-    clock = fit_clock([PingPong(*numbers) for numbers in said["ping_pongs"]])
+    clock = fit_clock(said["ping_pongs"])
     # Clocks are compared to a microsecond; more digits would fill the disk.
     marks = [round(clock.host_s(mark), 7) for mark in said["marks_s"]]
     began = clock.host_s(said["lead_began_s"])
