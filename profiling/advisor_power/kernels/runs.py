@@ -249,13 +249,14 @@ def fit_clock(ping_pongs: Sequence[tuple[float, float, float]]) -> _ClockFit:
     early = usable[:, 1] <= (usable[:, 1].min() + usable[:, 1].max()) / 2
     # A fifth is used: others met an interrupt or a busy core.
     halves = (usable[early], usable[~early])
-    before, gpu, after = np.concatenate([h[: max(1, len(h) // 5)] for h in halves]).T
-    offsets = (before + after) / 2 - gpu
+    best = np.concatenate([h[: max(1, len(h) // 5)] for h in halves])
+    gpu: Floats = best[:, 1]
+    offsets: Floats = (best[:, 0] + best[:, 2]) / 2 - gpu
     # Over less time a slope says more about the noise than about the clocks.
     drift = slope(gpu, offsets) if np.ptp(gpu) >= 0.05 else 0.0
     left = offsets - drift * gpu
     offset = float(np.mean(left))
-    error = float(np.max(after - before)) / 2 + float(np.max(np.abs(left - offset)))
+    error = float(np.max(best[:, 2] - best[:, 0])) / 2 + float(np.max(np.abs(left - offset)))
     return _ClockFit(offset, drift, error)
 
 
