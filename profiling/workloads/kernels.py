@@ -11,7 +11,6 @@ The CUDA C is in kernels.cu; CuPy compiles it when the job starts.
 import argparse
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,9 @@ TOLERANCE = 1e-5
 REDUCTION_BLOCKS = 32
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """A computation, ready to launch, and the same computation by PyTorch.
-
-    Attributes:
-        launch: Enqueues the kernels.
-        result: Where they leave their result.
-        expected: What must be there after the first launch, in 64 bits, computed before it.
-    """
-
-    launch: Callable[[], object]
-    result: torch.Tensor
-    expected: Callable[[], torch.Tensor]
+# A computation, ready to launch; where the kernels leave their result; and the same by PyTorch, in
+# 64 bits: what must be there after the first launch, computed before it.
+_Kernel = tuple[Callable[[], object], torch.Tensor, Callable[[], torch.Tensor]]
 
 
 def _walsh(cuda: Any, batch: int, size: int) -> _Kernel:
@@ -63,7 +52,7 @@ def _walsh(cuda: Any, batch: int, size: int) -> _Kernel:
             _start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
         _start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
 
-    return _Kernel(launch, data, lambda: walsh_reference(data.double()))
+    return (launch, data, lambda: walsh_reference(data.double()))
 
 
 def walsh_reference(rows: torch.Tensor) -> torch.Tensor:
@@ -89,7 +78,7 @@ def _reduction(cuda: Any, batch: int, size: int) -> _Kernel:
         _start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
         _start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
 
-    return _Kernel(launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
+    return (launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
 
 
 def _transpose(cuda: Any, batch: int, size: int) -> _Kernel:
@@ -102,7 +91,7 @@ def _transpose(cuda: Any, batch: int, size: int) -> _Kernel:
     def launch() -> None:
         _start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
 
-    return _Kernel(launch, out, lambda: data.transpose(1, 2).double())
+    return (launch, out, lambda: data.transpose(1, 2).double())
 
 
 def _sorting(cuda: Any, batch: int, size: int) -> _Kernel:
@@ -124,7 +113,7 @@ def _sorting(cuda: Any, batch: int, size: int) -> _Kernel:
             _start(chunk, chunks, threads, out, out, size, span, span)
             span *= 2
 
-    return _Kernel(launch, out, lambda: keys.sort(dim=1).values.double())
+    return (launch, out, lambda: keys.sort(dim=1).values.double())
 
 
 def _gemm(cuda: Any, batch: int, size: int) -> _Kernel:
@@ -137,7 +126,7 @@ def _gemm(cuda: Any, batch: int, size: int) -> _Kernel:
     def launch() -> None:
         _start(kernel, (side, side, batch), (256,), a, b, c, size)
 
-    return _Kernel(launch, c, lambda: a.double() @ b.double())
+    return (launch, c, lambda: a.double() @ b.double())
 
 
 KERNELS = {
@@ -157,20 +146,20 @@ def _build(args: argparse.Namespace) -> harness.Work:
 
     # CuPy and PyTorch share the context and, both untold, the default stream.
     cuda = cupy.RawModule(code=Path(__file__).with_name("kernels.cu").read_text())
-    kernel = KERNELS[args.name](cuda, args.batch, args.size)
+    launch, result, by_torch = KERNELS[args.name](cuda, args.batch, args.size)
     if args.check:
-        expected = kernel.expected()
-        kernel.launch()
-        error = relative_error(kernel.result, expected)
+        expected = by_torch()
+        launch()
+        error = relative_error(result, expected)
         print(f"{args.name}: relative error {error:.2e}, allowed {TOLERANCE:.0e}")
         # Written so that NaN fails too.
         raise SystemExit(0 if error <= TOLERANCE else 1)
 
     def once() -> torch.Tensor:
-        kernel.launch()
-        return kernel.result
+        launch()
+        return result
 
-    work = harness.repeated(kernel.launch, args.inner)
+    work = harness.repeated(launch, args.inner)
     return harness.Work(work, args.batch * args.inner, once)
 
 

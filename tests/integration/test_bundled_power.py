@@ -85,7 +85,7 @@ def test_order_of_records(page_folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (bundled,) = bundled_sensors()
     gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
-    assert sensors_of(gpu, known_sensors(home)).record == bundled
+    assert sensors_of(gpu, known_sensors(home))[0] == bundled
     for model, driver in ((gpu.model, "590.0"), ("NVIDIA H200", bundled.driver)):
         assert record_for("GPU-9", model, driver, known_sensors(home)) is None
     for uuid in ("GPU-2", "GPU-9"):

@@ -427,7 +427,7 @@ def _measure(
         )
     console.print("  starting ...", highlight=False)
     opening = open_kernel_bench(
-        settings, sensors.channel, place, what.options(), second_gpu=what.together
+        settings, sensors[1], place, what.options(), second_gpu=what.together
     )
     report, planned = _progress(console, wanted.resolution_ms)
     with stoppable(console), opening as bench:
@@ -461,14 +461,14 @@ def _progress(
 def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
     """What is known of the card's sensors, and what of that must be said."""
     card = find_gpu(gpu)
-    sensors = sensors_of(card, known_sensors(settings.home))
-    check_resolution(sensors.channel, resolution_ms)
-    if sensors.record.gpu_uuid != card.uuid:
-        origin = origin_of(sensors.record, card.uuid)
+    record, channel = sensors_of(card, known_sensors(settings.home))
+    check_resolution(channel, resolution_ms)
+    if record.gpu_uuid != card.uuid:
+        origin = origin_of(record, card.uuid)
         console.print(f"record of the power sensor: {origin}", soft_wrap=True)
-    if not sensors.channel.accepted:
+    if not channel.accepted:
         console.print(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
             soft_wrap=True,
         )
-    return sensors
+    return record, channel

@@ -218,41 +218,22 @@ _LEAST_GOLDEN = 20
 _TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Golden:
-    """The bin of execution times with most runs in it.
-
-    Attributes:
-        runs: Their positions, in order.
-        dropped: Runs outside of it.
-    """
-
-    runs: tuple[int, ...]
-    low_ms: float
-    high_ms: float
-    dropped: int
-
-
 def guidance(execution_ms: float) -> tuple[int, float]:
     """Runs and margin by Table I; an execution below its 25 us takes the first row."""
     return next((row for up_to_ms, row in _TABLE_I if execution_ms < up_to_ms), _TABLE_I[-1][1])
 
 
-def golden(times_ms: Sequence[float], margin: float) -> _Golden:
-    """The runs of the bin with most members within the margin; of equal bins the fastest.
+def golden(times_ms: Sequence[float], margin: float) -> list[int]:
+    """Positions of the runs of the bin of times with most runs in it; of equal bins the fastest.
 
-    The longest time of a bin is at most this part above its shortest.
+    The longest time of a bin is at most this part above its shortest. There is a run at least.
     """
-    if not times_ms:
-        return _Golden((), 0.0, 0.0, 0)
     order = np.argsort(times_ms, kind="stable")
     ordered = np.asarray(times_ms)[order]
     # A bin begins at each time; how far it reaches is found at once for all of them.
     ends = np.searchsorted(ordered, ordered * (1 + margin), side="right")
     begin = int(np.argmax(ends - np.arange(len(ordered))))
-    members = sorted(int(place) for place in order[begin : ends[begin]])
-    low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
-    return _Golden(tuple(members), low, high, len(ordered) - len(members))
+    return sorted(map(int, order[begin : ends[begin]]))
 
 
 # Two run lengths whose power differs by less than this part are the same.
@@ -397,7 +378,7 @@ def analyse(
     Raises:
         SourceError: no run can be used.
     """
-    channel, after_idle = sensors.channel, wanted.before == IDLE
+    (record, channel), after_idle = sensors, wanted.before == IDLE
     every = [run for block in blocks for run in block.runs]
     usable = [run for run in every if not run.dropped]
     if not usable:
@@ -412,10 +393,10 @@ def analyse(
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)
-    runs = [usable[place] for place in chosen.runs]
-    execution_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
+    runs, golden_ms = [usable[place] for place in chosen], [times_ms[place] for place in chosen]
+    execution_s = float(np.median(golden_ms)) / 1000
     curve, before_w, no_curve = _curve(runs, execution_s, channel, wanted.resolution_ms / 1000)
-    difference = _difference(blocks, sensors.record, curve, runs, before_w, after_idle)
+    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
     if curve is not None:
         differ = None if isinstance(difference, str) else difference.differ
         idle_w = before_w if before_w is not None and after_idle else 0.0
@@ -433,8 +414,8 @@ def analyse(
         ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
     dropped = Counter(run.dropped for run in every if run.dropped)
-    if chosen.dropped:
-        dropped["other execution time"] = chosen.dropped
+    if others := len(usable) - len(runs):
+        dropped["other execution time"] = others
     counts, edges = np.histogram(times_ms, bins=20)
     return KernelReport(
         gpu_model=gpu.model,
@@ -470,8 +451,8 @@ def analyse(
         difference=None if isinstance(difference, str) else difference,
         no_difference=difference if isinstance(difference, str) else "",
         histogram=Histogram(tuple(map(float, edges)), tuple(map(int, counts))),
-        bin_low_ms=chosen.low_ms,
-        bin_high_ms=chosen.high_ms,
+        bin_low_ms=min(golden_ms),
+        bin_high_ms=max(golden_ms),
         runs=len(every),
         golden_runs=len(runs),
         dropped=dict(dropped),
@@ -615,7 +596,7 @@ def measure_operation(
 
     `report` is called after each run, `planned` with the plan before the blocks.
     """
-    begun, channel = time.monotonic(), sensors.channel
+    begun, (record, channel) = time.monotonic(), sensors
     check_resolution(channel, wanted.resolution_ms)
     execution_s = bench.ready.execution_s
     if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
@@ -640,7 +621,7 @@ def measure_operation(
         before=wanted.before,
         lead_s=wanted.lead_s,
         launches=bench.ready.launches,
-        sensor_measured_at=sensors.record.measured_at,
+        sensor_measured_at=record.measured_at,
     )
     name = slug(conditions.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
@@ -689,7 +670,7 @@ def _run_lengths(
     report: Report,
 ) -> _RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
-    execution_s, channel = bench.ready.execution_s, sensors.channel
+    execution_s, (record, channel) = bench.ready.execution_s, sensors
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
@@ -699,13 +680,13 @@ def _run_lengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
     report(Step("without a gap, for sensors that are slow", 1))
-    stretch = bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
+    stretch = bench.stretch(memory_settle_s(record) + STRETCH_S)
     steady, tried = _find_ssp(run_of, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=steady or max(tried),
         ssp_execution=steady,
-        stretch=stretch_power(stretch, sensors.record),
+        stretch=stretch_power(stretch, record),
     )
 
 

@@ -13,12 +13,12 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -211,26 +211,12 @@ def _run_j(block: TraceBlock, idle_w: float) -> float:
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class _ClockFit:
-    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
+def fit_clock(
+    ping_pongs: Sequence[tuple[float, float, float]],
+) -> tuple[Callable[[float], float], float]:
+    """The host's time of a time of the GPU, s; and how far it may be off.
 
-    Attributes:
-        error_s: Half of the longest round trip that was used, plus how far it is off the line.
-    """
-
-    offset_s: float
-    drift: float
-    error_s: float
-
-    def host_s(self, gpu_s: float) -> float:
-        """The host's clock when the GPU's stood at `gpu_s`."""
-        return self.offset_s + gpu_s * (1 + self.drift)
-
-
-def fit_clock(ping_pongs: Sequence[tuple[float, float, float]]) -> _ClockFit:
-    """Offset and drift of the GPU's clock against the host's.
-
+    That is half of the longest round trip that was used, plus how far it is off the line.
     Of each ping-pong the host's clock before, the GPU's, and the host's after, s.
 
     Raises:
@@ -257,7 +243,7 @@ def fit_clock(ping_pongs: Sequence[tuple[float, float, float]]) -> _ClockFit:
     left = offsets - drift * gpu
     offset = float(np.mean(left))
     error = float(np.max(best[:, 2] - best[:, 0])) / 2 + float(np.max(np.abs(left - offset)))
-    return _ClockFit(offset, drift, error)
+    return lambda gpu_s: offset + gpu_s * (1 + drift), error
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,12 +316,8 @@ _FINEST_MS = 0.5
 LEAD_S = 0.1  # of the operation before each run: several windows of the sensor
 
 
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """Record of a card's sensors, and its instant channel."""
-
-    record: SensorRecord
-    channel: PowerChannel
+Sensors: TypeAlias = tuple[SensorRecord, PowerChannel]
+"""Record of a card's sensors, and its instant channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,7 +428,7 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
     channel = record.channel("instant")
     if channel is None:
         raise _no_instant(gpu.model)
-    return Sensors(record, channel)
+    return record, channel
 
 
 def _no_instant(model: str) -> SourceError:
@@ -727,16 +709,16 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
         said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
         request: What was asked for.
     """
-    clock = fit_clock(said["ping_pongs"])
+    host_s, error_s = fit_clock(said["ping_pongs"])
     # Clocks are compared to a microsecond; more digits would fill the disk.
-    marks = [round(clock.host_s(mark), 7) for mark in said["marks_s"]]
-    began = clock.host_s(said["lead_began_s"])
+    marks = [round(host_s(mark), 7) for mark in said["marks_s"]]
+    began = host_s(said["lead_began_s"])
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
         lead_s=marks[0] - began if request.lead_s else request.gap_s,
         readings=(),
-        sync_error_s=clock.error_s,
+        sync_error_s=error_s,
     )
 
 

@@ -567,13 +567,13 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
 def faults(trace: Trace) -> tuple[str, ...]:
     """What disturbed the recording as a whole; empty where nothing did."""
     edges_s = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
-    looks = [look for look in trace.looks if look.time_s >= edges_s[0]]
-    reasons = sorted({reason for look in looks for reason in look.reasons})
-    pids = frozenset[int]().union(*(look.processes for look in looks))
-    seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
+    looks = [look for look in trace.looks if look[0] >= edges_s[0]]
+    reasons = sorted({reason for _, names, _ in looks for reason in names})
+    pids = frozenset[int]().union(*(there for _, _, there in looks))
+    seen_s = [[time_s for time_s, _, there in looks if pid in there] for pid in pids]
     # A process that starts on another GPU is listed on this one for up to 3 s.
     stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > 3]
-    looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
+    looked_s = [edges_s[0], *(time_s for time_s, _, _ in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {
         "the recording was stopped before its end": not trace.whole,
