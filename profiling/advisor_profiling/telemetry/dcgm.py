@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import wait
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -36,50 +37,61 @@ from advisor.runtime.processes import in_thread
 from advisor.scrape.page import typed_samples
 from advisor_profiling.telemetry.nvml import throttle_names
 
-# The fields that hold a value, the best first, and the factor from the exporter's unit to ours.
-_Field = tuple[tuple[str, ...], float]
+
+@dataclass(frozen=True, slots=True)
+class DcgmField:
+    """A value that we want, and the fields that hold it, the best first.
+
+    Attributes:
+        scale: Factor from the exporter's unit to ours.
+    """
+
+    names: tuple[str, ...]
+    scale: float = 1
+
 
 _RATIO = 100.0  # 0..1 to percent
 _BYTES = 1 / 2**20  # bytes per second to MiB per second
 
-COUNTERS: dict[str, _Field] = {
-    "counter.sm_active": (("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
-    "counter.sm_occupancy": (("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
-    "counter.fp32_active": (("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
-    "counter.fp64_active": (("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
-    "counter.fp16_active": (("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
-    "counter.tensor_active": (("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO),
-    "counter.integer_active": (("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
-    "counter.dram_active": (("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
-    "counter.gpu_busy": (("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO"), _RATIO),
-    "counter.memory_busy": (("DEV_MEM_COPY_UTIL",), 1.0),
-    "counter.pcie_tx": (("PROF_PCIE_TX_BYTES",), _BYTES),
-    "counter.pcie_rx": (("PROF_PCIE_RX_BYTES",), _BYTES),
-    "counter.nvlink_tx": (("PROF_NVLINK_TX_BYTES",), _BYTES),
-    "counter.nvlink_rx": (("PROF_NVLINK_RX_BYTES",), _BYTES),
+COUNTERS: dict[str, DcgmField] = {
+    "counter.sm_active": DcgmField(("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO"), _RATIO),
+    "counter.sm_occupancy": DcgmField(("PROF_SM_OCCUPANCY", "PROF_SM_OCCUPANCY_RATIO"), _RATIO),
+    "counter.fp32_active": DcgmField(("PROF_PIPE_FP32_ACTIVE", "PROF_FP32_UTIL_RATIO"), _RATIO),
+    "counter.fp64_active": DcgmField(("PROF_PIPE_FP64_ACTIVE", "PROF_FP64_UTIL_RATIO"), _RATIO),
+    "counter.fp16_active": DcgmField(("PROF_PIPE_FP16_ACTIVE", "PROF_FP16_UTIL_RATIO"), _RATIO),
+    "counter.tensor_active": DcgmField(
+        ("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO"), _RATIO
+    ),
+    "counter.integer_active": DcgmField(("PROF_PIPE_INT_ACTIVE", "PROF_INT_UTIL_RATIO"), _RATIO),
+    "counter.dram_active": DcgmField(("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO"), _RATIO),
+    "counter.gpu_busy": DcgmField(("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO"), _RATIO),
+    "counter.memory_busy": DcgmField(("DEV_MEM_COPY_UTIL",)),
+    "counter.pcie_tx": DcgmField(("PROF_PCIE_TX_BYTES",), _BYTES),
+    "counter.pcie_rx": DcgmField(("PROF_PCIE_RX_BYTES",), _BYTES),
+    "counter.nvlink_tx": DcgmField(("PROF_NVLINK_TX_BYTES",), _BYTES),
+    "counter.nvlink_rx": DcgmField(("PROF_NVLINK_RX_BYTES",), _BYTES),
 }
 
 # A value that is no channel: reasons are named.
 _THROTTLE_MASK = "throttle mask"
 
-STATE: dict[str, _Field] = {
+STATE: dict[str, DcgmField] = {
     # The instant fields first; the others are an average over 1 s on most GPUs.
-    POWER_GPU: (
+    POWER_GPU: DcgmField(
         (
             "DEV_POWER_USAGE_INSTANT",
             "DEV_BOARD_POWER_RAW_WATTS",
             "DEV_POWER_USAGE",
             "DEV_BOARD_POWER_WATTS",
-        ),
-        1.0,
+        )
     ),
-    ENERGY_GPU: (("DEV_TOTAL_ENERGY_CONSUMPTION",), 1 / 1000),  # from mJ
-    CLOCK_SM: (("DEV_SM_CLOCK",), 1.0),
-    CLOCK_MEMORY: (("DEV_MEM_CLOCK",), 1.0),
-    TEMPERATURE_GPU: (("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS"), 1.0),
-    MEMORY_USED: (("DEV_FB_USED",), 1.0),
-    POWER_LIMIT: (("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS"), 1.0),
-    _THROTTLE_MASK: (("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS"), 1.0),
+    ENERGY_GPU: DcgmField(("DEV_TOTAL_ENERGY_CONSUMPTION",), 1 / 1000),  # from mJ
+    CLOCK_SM: DcgmField(("DEV_SM_CLOCK",)),
+    CLOCK_MEMORY: DcgmField(("DEV_MEM_CLOCK",)),
+    TEMPERATURE_GPU: DcgmField(("DEV_GPU_TEMP", "DEV_GPU_TEMP_CELSIUS")),
+    MEMORY_USED: DcgmField(("DEV_FB_USED",)),
+    POWER_LIMIT: DcgmField(("DEV_ENFORCED_POWER_LIMIT", "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS")),
+    _THROTTLE_MASK: DcgmField(("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")),
 }
 
 # Counters that the exporter's default CSV leaves out, with the help text of their line.
@@ -104,13 +116,13 @@ def missing_counters(text: str) -> tuple[str, ...]:
         SourceError: the text is no metrics text.
     """
     shown = {name for name, _, _ in samples(text)}
-    names = [COUNTERS[column][0] for column in _OFF_BY_DEFAULT]
+    names = [COUNTERS[column].names for column in _OFF_BY_DEFAULT]
     return tuple(PREFIX + n[0] for n in names if not any(PREFIX + one in shown for one in n))
 
 
 def csv_lines(fields: tuple[str, ...]) -> str:
     """Lines of the exporter's CSV that turn these fields on."""
-    texts = {PREFIX + COUNTERS[column][0][0]: text for column, text in _OFF_BY_DEFAULT.items()}
+    texts = {PREFIX + COUNTERS[column].names[0]: text for column, text in _OFF_BY_DEFAULT.items()}
     return "\n".join(f"{field}, gauge, {texts[field]}" for field in fields)
 
 
@@ -172,11 +184,11 @@ def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
     return labels.get("gpu") == str(gpu.index)
 
 
-def _pick(rows: Mapping[str, set[float]], field: _Field) -> float | None:
-    for name in field[0]:
+def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
+    for name in field.names:
         values = {value for value in rows.get(PREFIX + name, ()) if not BLANK <= value < math.inf}
         if len(values) == 1:
-            return values.pop() * field[1]
+            return values.pop() * field.scale
     return None
 
 
