@@ -43,7 +43,6 @@ from advisor_power.kernels.runs import (
     KernelReady,
     LiveKernelBench,
     Run,
-    RunRequest,
     Sensors,
     Stitched,
     TraceBlock,
@@ -613,7 +612,7 @@ def measure_operation(
     def run_of(executions: int) -> Run:
         """One run after a random gap."""
         gap_s = least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
-        return bench.run(RunRequest(executions, gap_s, wanted.lead_s))
+        return bench.run(executions, gap_s, wanted.lead_s)
 
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),

@@ -462,19 +462,6 @@ class KernelReady(WorkerReady):
     launch_bytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
-
-    Attributes:
-        lead_s: Of the operation before it.
-    """
-
-    executions: int
-    gap_s: float
-    lead_s: float = 0.0
-
-
 class PolledReadings:
     """Lines of a poller, as far as they are read."""
 
@@ -555,27 +542,24 @@ class LiveKernelBench:
         """Where it runs, with its number of SMs."""
         return self.worker.gpu
 
-    def timed(self, request: RunRequest) -> Run:
-        """Times of one run in the host's clock, without readings."""
-        self.worker.job.ask(
-            {
-                "executions": request.executions,
-                "gap_s": request.gap_s,
-                "lead_s": request.lead_s,
-            }
-        )
-        busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
-        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
-        return run_of(said, request)
+    def timed(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        """Times of one run in the host's clock, without readings.
 
-    def run(self, request: RunRequest) -> Run:
-        """One run with its readings; `dropped` says where it cannot be used.
+        It comes after `gap_s` of nothing, and `lead_s` of the operation before it, if any.
+        """
+        self.worker.job.ask({"executions": executions, "gap_s": gap_s, "lead_s": lead_s})
+        busy_s = executions * self.ready.execution_s + gap_s + lead_s
+        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
+        return run_of(said, gap_s, lead_s)
+
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        """As `timed`, with the run's readings; `dropped` says where it cannot be used.
 
         Raises:
             JobError: the operation failed, did not end, or needs more memory than there is.
             SourceError: the sensor does not answer.
         """
-        run = self.timed(request)
+        run = self.timed(executions, gap_s, lead_s)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
@@ -587,7 +571,7 @@ class LiveKernelBench:
         """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         executions = math.ceil(seconds / self.ready.execution_s)
         self.worker.source.start_window()
-        run = self.timed(RunRequest(executions, 0.0))
+        run = self.timed(executions, 0.0)
         counters = counters_of(self.worker.source.read(COUNTERS))
         begin_s, end_s = run.starts_s[0], run.ends_s[-1]
         changes = self.read()
@@ -702,12 +686,13 @@ def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
     return gpu
 
 
-def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
+def run_of(said: Mapping[str, Any], gap_s: float, lead_s: float = 0.0) -> Run:
     """A run in the host's clock, from the GPU's times and ping-pongs.
 
     Args:
         said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
-        request: What was asked for.
+        gap_s: Of nothing before the run.
+        lead_s: Of the operation before it.
     """
     host_s, error_s = fit_clock(said["ping_pongs"])
     # Clocks are compared to a microsecond; more digits would fill the disk.
@@ -716,7 +701,7 @@ def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
-        lead_s=marks[0] - began if request.lead_s else request.gap_s,
+        lead_s=marks[0] - began if lead_s else gap_s,
         readings=(),
         sync_error_s=error_s,
     )

@@ -64,7 +64,6 @@ from advisor_power.kernels.runs import (
     PolledReadings,
     PowerReading,
     Run,
-    RunRequest,
     Stitched,
     WantedKernel,
     check_resolution,
@@ -175,14 +174,14 @@ def test_run_is_put_on_the_clock_of_the_host() -> None:
         "marks_s": [0.2, 0.21, 0.23],
         "ping_pongs": [[1000.0, 0.00001, 1000.00002], [1000.5, 0.50001, 1000.50002]],
     }
-    run = run_of(said, RunRequest(2, 0.15))
+    run = run_of(said, 0.15)
     assert (run.starts_s, run.ends_s, run.lead_s) == (
         pytest.approx((1000.2, 1000.21)),
         pytest.approx((1000.21, 1000.23)),
         0.15,
     )
     assert run.sync_error_s < 1e-4
-    assert run_of(said, RunRequest(2, 0.15, lead_s=0.1)).lead_s == pytest.approx(0.1)
+    assert run_of(said, 0.15, lead_s=0.1).lead_s == pytest.approx(0.1)
 
 
 class Job:
@@ -249,7 +248,7 @@ def test_operation_that_never_ends_is_given_up(
     monkeypatch.setattr(gpu_worker, "os", Said())
     running = start(tmp_path)
     with pytest.raises(JobError, match="did not end within"):
-        running.timed(RunRequest(4, 0.0))
+        running.timed(4, 0.0)
     running.worker.job.close()
     assert job.stopped
 
@@ -895,8 +894,8 @@ class Late(MadeUpKernel):
     spared = 0
     blocks_begun = False
 
-    def run(self, request: RunRequest) -> Run:
-        run = super().run(request)
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        run = super().run(executions, gap_s, lead_s)
         if not self.blocks_begun:
             return run
         self.spared -= 1
@@ -965,8 +964,10 @@ def test_curve_that_is_not_to_be_believed_is_no_result(
 class Hot(MadeUpKernel):
     """Every run is held back."""
 
-    def run(self, request: RunRequest) -> Run:
-        return replace(super().run(request), dropped="clock held back: hw-thermal")
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        return replace(
+            super().run(executions, gap_s, lead_s), dropped="clock held back: hw-thermal"
+        )
 
 
 @pytest.mark.parametrize(
@@ -1068,11 +1069,11 @@ class Interrupted(MadeUpKernel):
             self.in_blocks = self.runs
         return super().tick()
 
-    def run(self, request: RunRequest) -> Run:
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
         begun = getattr(self, "in_blocks", None)
         if begun is not None and self.runs >= begun + BLOCK_RUNS + 5:
             raise KeyboardInterrupt
-        return super().run(request)
+        return super().run(executions, gap_s, lead_s)
 
 
 @pytest.mark.slow
