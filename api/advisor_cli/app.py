@@ -44,7 +44,6 @@ _COMMANDS = {
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
     "tokens": "Make, list and revoke access tokens of the service.",
-    "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes its trees and manifest.json.",
     "retrain": "Learn from new measurements, and use the new model unless it is worse; for cron.",
     "evaluate": "Measure how good the model is. Writes evaluation.html and evaluation.json.",
@@ -56,7 +55,7 @@ _COMMANDS = {
 }
 
 _ROOMS = {
-    "learn": ("evaluate", "models", "next", "report", "retrain", "train"),
+    "learn": ("evaluate", "models", "next", "retrain", "train"),
     "measure": ("check", "colocate", "doctor", "profile", "watch"),
 }
 _MODULES = {
@@ -72,7 +71,7 @@ _MODULES = {
 _EXTRAS = {
     **dict.fromkeys(("recommend", "replicas", "place", "audit", "drift", "power"), "advise"),
     **dict.fromkeys(("launch", "run"), "advise"),
-    **dict.fromkeys(("report", "train", "retrain", "evaluate", "next"), "train"),
+    **dict.fromkeys(("train", "retrain", "evaluate", "next"), "train"),
     "serve": "serve",
     "kubernetes": "kubernetes",
     "slurm": "client",

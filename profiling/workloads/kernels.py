@@ -11,7 +11,6 @@ The CUDA C is in kernels.cu; CuPy compiles it when the job starts.
 import argparse
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +31,12 @@ TOLERANCE = 1e-5
 REDUCTION_BLOCKS = 32
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A computation, ready to launch, and the same computation by PyTorch.
-
-    Attributes:
-        launch: Enqueues the kernels.
-        result: Where they leave their result.
-        expected: What must be there after the first launch, in 64 bits, computed before it.
-    """
-
-    launch: Callable[[], object]
-    result: torch.Tensor
-    expected: Callable[[], torch.Tensor]
+# A computation, ready to launch; where the kernels leave their result; and the same by PyTorch, in
+# 64 bits: what must be there after the first launch, computed before it.
+_Kernel = tuple[Callable[[], object], torch.Tensor, Callable[[], torch.Tensor]]
 
 
-def _walsh(cuda: Any, batch: int, size: int) -> Kernel:
+def _walsh(cuda: Any, batch: int, size: int) -> _Kernel:
     """Orthonormal Walsh-Hadamard transform of each row, in place: twice gives the row again."""
     passes = round(math.log(size / CHUNK, 4))
     _require(
@@ -60,10 +49,10 @@ def _walsh(cuda: Any, batch: int, size: int) -> Kernel:
 
     def launch() -> None:
         for stage in range(passes):
-            start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
-        start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
+            _start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
+        _start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
 
-    return Kernel(launch, data, lambda: walsh_reference(data.double()))
+    return (launch, data, lambda: walsh_reference(data.double()))
 
 
 def walsh_reference(rows: torch.Tensor) -> torch.Tensor:
@@ -77,7 +66,7 @@ def walsh_reference(rows: torch.Tensor) -> torch.Tensor:
     return rows.reshape(batch, size) * size**-0.5
 
 
-def _reduction(cuda: Any, batch: int, size: int) -> Kernel:
+def _reduction(cuda: Any, batch: int, size: int) -> _Kernel:
     """Sum of each row, by a tree of partial sums."""
     _require(size % 4 == 0, "--size of reduction must be a multiple of 4")
     # Not around zero, where the sum would be far smaller than its parts.
@@ -86,13 +75,13 @@ def _reduction(cuda: Any, batch: int, size: int) -> Kernel:
     kernel = cuda.get_function("reduce")
 
     def launch() -> None:
-        start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
-        start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
+        _start(kernel, (REDUCTION_BLOCKS, batch), (256,), data, partial, size // 4)
+        _start(kernel, (1, batch), (32,), partial, sums, REDUCTION_BLOCKS // 4)
 
-    return Kernel(launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
+    return (launch, sums, lambda: data.sum(dim=1, dtype=torch.float64))
 
 
-def _transpose(cuda: Any, batch: int, size: int) -> Kernel:
+def _transpose(cuda: Any, batch: int, size: int) -> _Kernel:
     """Transpose of each matrix, out of place."""
     _require(size % 32 == 0, "--size of transpose must be a multiple of 32")
     data = torch.randn(batch, size, size)
@@ -100,12 +89,12 @@ def _transpose(cuda: Any, batch: int, size: int) -> Kernel:
     kernel = cuda.get_function("transpose")
 
     def launch() -> None:
-        start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
+        _start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
 
-    return Kernel(launch, out, lambda: data.transpose(1, 2).double())
+    return (launch, out, lambda: data.transpose(1, 2).double())
 
 
-def _sorting(cuda: Any, batch: int, size: int) -> Kernel:
+def _sorting(cuda: Any, batch: int, size: int) -> _Kernel:
     """Ascending bitonic sort (Batcher 1968) of each array, always from the same keys."""
     _require(size >= CHUNK and size & (size - 1) == 0, "--size of sorting: a power of two >= 2048")
     keys = torch.randint(-(2**31), 2**31 - 1, (batch, size), dtype=torch.int32)
@@ -114,20 +103,20 @@ def _sorting(cuda: Any, batch: int, size: int) -> Kernel:
     chunks, threads = (keys.numel() // CHUNK,), (CHUNK // 2,)
 
     def launch() -> None:
-        start(chunk, chunks, threads, keys, out, size, 2, CHUNK)
+        _start(chunk, chunks, threads, keys, out, size, 2, CHUNK)
         span = 2 * CHUNK
         while span <= size:
             stride = span // 2
             while stride >= CHUNK:
-                start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
+                _start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
                 stride //= 2
-            start(chunk, chunks, threads, out, out, size, span, span)
+            _start(chunk, chunks, threads, out, out, size, span, span)
             span *= 2
 
-    return Kernel(launch, out, lambda: keys.sort(dim=1).values.double())
+    return (launch, out, lambda: keys.sort(dim=1).values.double())
 
 
-def _gemm(cuda: Any, batch: int, size: int) -> Kernel:
+def _gemm(cuda: Any, batch: int, size: int) -> _Kernel:
     """Product of two square matrices in 32 bits, without tensor cores."""
     _require(size % 128 == 0, "--size of gemm must be a multiple of 128")
     a, b = torch.randn(batch, size, size), torch.randn(batch, size, size)
@@ -135,9 +124,9 @@ def _gemm(cuda: Any, batch: int, size: int) -> Kernel:
     kernel, side = cuda.get_function("gemm"), size // 128
 
     def launch() -> None:
-        start(kernel, (side, side, batch), (256,), a, b, c, size)
+        _start(kernel, (side, side, batch), (256,), a, b, c, size)
 
-    return Kernel(launch, c, lambda: a.double() @ b.double())
+    return (launch, c, lambda: a.double() @ b.double())
 
 
 KERNELS = {
@@ -150,27 +139,28 @@ KERNELS = {
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    _require(args.device == "cuda", "these are CUDA kernels: leave --device away")
-    _require(args.dtype in (None, "fp32"), "these are 32 bits wide: leave --dtype away")
-    kernel = KERNELS[args.name](compiled(), args.batch, args.size)
-    return work(kernel, args, args.batch * args.inner, TOLERANCE)
-
-
-def work(kernel: Kernel, args: argparse.Namespace, units: int, allowed: float) -> harness.Work:
     """Steps of a kernel; with `--check`, its comparison with PyTorch instead."""
+    if args.device != "cuda" or args.dtype not in (None, "fp32"):
+        raise SystemExit("these are CUDA kernels, 32 bits wide: leave --device and --dtype away")
+    import cupy
+
+    # CuPy and PyTorch share the context and, both untold, the default stream.
+    cuda = cupy.RawModule(code=Path(__file__).with_name("kernels.cu").read_text())
+    launch, result, by_torch = KERNELS[args.name](cuda, args.batch, args.size)
     if args.check:
-        expected = kernel.expected()
-        kernel.launch()
-        error = relative_error(kernel.result, expected)
-        print(f"{args.name}: relative error {error:.2e}, allowed {allowed:.0e}")
+        expected = by_torch()
+        launch()
+        error = relative_error(result, expected)
+        print(f"{args.name}: relative error {error:.2e}, allowed {TOLERANCE:.0e}")
         # Written so that NaN fails too.
-        raise SystemExit(0 if error <= allowed else 1)
+        raise SystemExit(0 if error <= TOLERANCE else 1)
 
     def once() -> torch.Tensor:
-        kernel.launch()
-        return kernel.result
+        launch()
+        return result
 
-    return harness.Work(harness.repeated(kernel.launch, args.inner), units, once)
+    work = harness.repeated(launch, args.inner)
+    return harness.Work(work, args.batch * args.inner, once)
 
 
 def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
@@ -178,18 +168,10 @@ def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
     return float((result.double() - expected).norm() / expected.norm())
 
 
-def start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:
+def _start(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any) -> None:
     """Enqueue a kernel; the caller keeps the tensors, and so their memory, alive."""
     pointers = (a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments)
     kernel(grid, block, tuple(pointers))
-
-
-def compiled(file: str = "kernels.cu") -> Any:
-    """The kernels of a file of CUDA C."""
-    import cupy
-
-    # CuPy and PyTorch share the context and, both untold, the default stream.
-    return cupy.RawModule(code=Path(__file__).with_name(file).read_text())
 
 
 def _require(condition: bool, message: str) -> None:

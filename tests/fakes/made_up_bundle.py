@@ -13,7 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.power import KernelReport
 from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.runs import Sensors, WantedKernel
+from advisor_power.kernels.runs import WantedKernel
 from advisor_power.sensor.analysis import record_of, run_stages
 from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
 
@@ -57,7 +57,7 @@ def kernel_report(home: Path, power_w: float = 400.0, units: int = 132) -> Kerne
         libraries={"torch": "2.0.0"},
     )
     gpu = Gpu(uuid="GPU-1", model="Fake H200", driver="580.00.00", units_total=132)
-    wanted, sensors = WantedKernel(runs=80), Sensors(known, known.channels[0])
+    wanted, sensors = WantedKernel(runs=80), (known, known.channels[0])
     return measure_operation(
         cast("Any", bench), gpu, sensors, wanted, home, lambda _: None, lambda _: None
     )

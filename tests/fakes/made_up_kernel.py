@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_power.kernels.runs import GaplessRun, KernelReady, PowerReading, Run, RunRequest
+from advisor_power.kernels.runs import GaplessRun, KernelReady, PowerReading, Run
 from advisor_profiling.window import CounterTick
 
 INSTANT = PowerChannel(
@@ -87,15 +87,15 @@ class MadeUpKernel:
             libraries={"torch": "2.0.0"},
         )
 
-    def run(self, request: RunRequest) -> Run:
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
         """Idle, what is before, then the executions; readings as they would have been seen."""
         number, self.runs = self.runs, self.runs + 1
-        began = self._now if not request.lead_s else self._now + request.gap_s
-        self._draw(request.gap_s, IDLE_W)
-        self._draw(request.lead_s, self.lead_w)
+        began = self._now if not lead_s else self._now + gap_s
+        self._draw(gap_s, IDLE_W)
+        self._draw(lead_s, self.lead_w)
         start, factor = self._now, SLOW_BY if number in self.slow else 1.0
-        lengths = [self.execution_s * factor] * request.executions
-        for place, slower in enumerate(self.first_slower[: request.executions]):
+        lengths = [self.execution_s * factor] * executions
+        for place, slower in enumerate(self.first_slower[:executions]):
             lengths[place] *= slower
         self._draw(sum(lengths), self.power_w)
         ends = start + np.cumsum(lengths)

@@ -94,8 +94,8 @@ NOT_RUN = {
     r"^advisor (?:evaluate|train|retrain|next|power train)\b": "learns, for minutes",
     r"^advisor models (?:promote|rollback)": "a model that was learned: test_models_command.py",
     r"^advisor audit\b": "a cluster, or half an hour: test_audit_command.py",
-    r"^advisor (?:power sensor .*--gpu-model|report power|power input .*--units)": (
-        "seconds, for what other tests show: test_report_power.py, test_power_predict.py"
+    r"^advisor (?:power sensor .*--gpu-model|power input .*--units)": (
+        "seconds, for what other tests show: test_bundled_power.py, test_power_predict.py"
     ),
     r"^advisor (?:serve|watch(?!.* --once))|advisor\.scrape": "runs until it is stopped",
     r"^advisor data (?:backup|restore|migrate)|_URL": "a database: test_state.py",

@@ -97,10 +97,7 @@ def test_recording_shows_the_load(host: FakeHost, tmp_path: Path) -> None:
     assert instant.times_s[-1] >= (first_load_s + ended_s) / 2
     assert set(trace.series) == {"instant", "energy"}
     assert (trace.series["energy"].values > 0).all()
-    assert (trace.looks[0].reasons, trace.looks[0].processes) == (
-        ("sw-thermal",),
-        {os.getpid(), 77},
-    )
+    assert trace.looks[0][1:] == (("sw-thermal",), {os.getpid(), 77})
     assert not trace.whole
 
 
@@ -287,7 +284,6 @@ def test_workload_that_dies_leaves_what_was_measured(host: FakeHost) -> None:
         (("input", "norml(0,1)"), "did you mean normal?"),
         (("input", "zeros", "--dtype", "fp8", "--shape", "64x64x60"), "in multiples of 16"),
         (("input", "zeros", "--dtype", "int8", "--shape", "8x64x64"), "from 17 rows on"),
-        (("kernel", "gemm", "--within-w", "0"), "is no precision"),
         (("kernel", "gemm", "--call", "a:b"), "both gemm and --call"),
         (("kernel",), "no operation was named"),
     ],

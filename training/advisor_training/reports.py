@@ -41,24 +41,15 @@ from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
 from advisor_training.rows import flat
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
 
-BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
-"""Dark and light enough for both backgrounds, and apart for colour-blind readers."""
+_BLUE = "#2b83ba"  # dark and light enough for both backgrounds
+
+# Text and axes, and faint lines: the page puts its own colours in their place, which follow the
+# reader's choice.
+_INK, _FAINT = "#010203", "#040506"
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
-    """Colours of what is no data: text and axes, and faint lines."""
-
-    text: str
-    faint: str
-
-
-SVG_INK = Ink("#010203", "#040506")
-"""Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
+class _Figure:
     """One figure of a report.
 
     Attributes:
@@ -69,15 +60,14 @@ class Figure:
 
     name: str
     caption: str
-    draw: Callable[[Any, Ink], None]
+    draw: Callable[[Any], None]
     height: float
-    wide: bool = False
 
     @property
     def svg(self) -> Markup:
         """An element with the page's colours, and identities that no other figure has."""
-        svg = to_svg(self)
-        svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
+        svg = _to_svg(self)
+        svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--faint)")
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
         label = f'<svg role="img" aria-label="{escape(self.caption)}" '
@@ -93,25 +83,20 @@ class TextTable:
     rows: Sequence[Sequence[str]]
 
 
-def to_html(template: str, **values: Any) -> str:
-    """A page that needs nothing else, from one of the templates."""
-    room = Environment(
-        loader=PackageLoader("advisor_training"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return room.get_template(template).render(values)
-
-
-def to_svg(figure: Figure) -> str:
-    """The figure as an SVG element without a background."""
-    width_in = 5.4 if figure.wide else 4.6
+def _to_svg(figure: _Figure) -> str:
+    """The figure as an SVG element without a background, axes on the left and below only."""
+    width_in = 4.6
     rc_context, canvas_of = _matplotlib()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
         canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
-        _draw(figure, canvas.add_subplot(), SVG_INK)
+        axes = canvas.add_subplot()
+        axes.patch.set_alpha(0)
+        axes.tick_params(colors=_INK)
+        axes.grid(visible=False)
+        for name, side in axes.spines.items():
+            side.set_color(_FAINT)
+            side.set_visible(name in ("left", "bottom"))
+        figure.draw(axes)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     text = sink.getvalue()
@@ -126,30 +111,6 @@ def make_folder(folder: Path) -> None:
     """
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-
-
-def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
-    """Write files by name into the folder, which is made when needed.
-
-    Raises:
-        StoreError: the files cannot be written.
-    """
-    make_folder(folder)
-    with _writing(folder):
-        return tuple(
-            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
-        )
-
-
-def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
-    """Draw a figure, with axes on the left and below only."""
-    axes.patch.set_alpha(0)
-    axes.tick_params(colors=ink.text)
-    axes.grid(visible=False)
-    for name, side in axes.spines.items():
-        side.set_color(ink.faint)
-        side.set_visible(name in ("left", "bottom"))
-    figure.draw(axes, ink)
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:
@@ -181,14 +142,24 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
         StoreError: the files cannot be written.
     """
     contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
-    return write_files(contents, folder)
+    make_folder(folder)
+    with _writing(folder):
+        return tuple(
+            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
+        )
 
 
 def page(evaluation: Evaluation) -> str:
     """The sentences, the figures, then all tables."""
     headline, *sentences = said(evaluation)
-    return to_html(
-        "evaluation.html",
+    room = Environment(
+        loader=PackageLoader("advisor_training"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return room.get_template("evaluation.html").render(
         evaluation=evaluation,
         headline=headline,
         sentences=sentences,
@@ -202,17 +173,17 @@ def page(evaluation: Evaluation) -> str:
     )
 
 
-def _figures(evaluation: Evaluation) -> list[Figure]:
+def _figures(evaluation: Evaluation) -> list[_Figure]:
     """Predicted against measured: relative speeds, then power."""
     return [
-        Figure(
+        _Figure(
             "speeds",
             "Relative speeds of jobs in pairs, at the nine splits: predicted by a model that has "
             "not seen one of the two jobs, against measured. On the line both are the same.",
             partial(_draw_scatter, *map(flat, evaluation.compared["speed"]), "relative speed"),
             0.8,
         ),
-        Figure(
+        _Figure(
             "power",
             "The same for the power of the GPU.",
             partial(_draw_scatter, *evaluation.compared["power"], "power, W"),
@@ -221,13 +192,13 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
     ]
 
 
-def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any, ink: Ink) -> None:
+def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any) -> None:
     both = np.concatenate([measured, expected])
     ends = [float(both.min()), float(both.max())]
-    axes.plot(ends, ends, color=ink.text, linewidth=0.8)
-    axes.scatter(measured, expected, s=5, color=BLUE, alpha=0.45, linewidths=0)
-    axes.set_xlabel(f"measured {what}", color=ink.text)
-    axes.set_ylabel(f"predicted {what}", color=ink.text)
+    axes.plot(ends, ends, color=_INK, linewidth=0.8)
+    axes.scatter(measured, expected, s=5, color=_BLUE, alpha=0.45, linewidths=0)
+    axes.set_xlabel(f"measured {what}", color=_INK)
+    axes.set_ylabel(f"predicted {what}", color=_INK)
 
 
 def _find_choices(

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from advisor.core.objectives import Interval
 from advisor.core.wording import count_of
-from advisor.errors import InputError, JobError
+from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
@@ -35,7 +35,6 @@ from advisor_power.data.measuring import (
     WINDOW_S,
     InputCase,
     InputPower,
-    Outcome,
     case_of,
     kept_inputs,
     measure_cases,
@@ -206,7 +205,7 @@ def input_power(
                 soft_wrap=True,
             )
 
-        outcome = measure_cases(
+        refused = measure_cases(
             run,
             cases,
             lambda step: console.print(f"  {step}", highlight=False, soft_wrap=True),
@@ -214,7 +213,7 @@ def input_power(
         )
         newest = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
         found = [newest[case] for case in cases if case in newest]
-    _show(found, outcome, as_json)
+    _show(found, refused, as_json)
 
 
 def _cases_of(
@@ -269,19 +268,18 @@ def _predict(
     say_lines((rest, *_notes_of(found.predictions)))
 
 
-def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
-    refused = [
-        {"operands": case.operands, "message": str(error)}
-        for case, error in outcome.refused.items()
-    ]
+def _show(
+    found: Sequence[InputPower], refused: Mapping[InputCase, AdvisorError], as_json: bool
+) -> None:
     if as_json:
-        say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
+        told = [{"operands": c.operands, "message": str(error)} for c, error in refused.items()]
+        say(as_json_text({"inputs": [r.as_json() for r in found], "refused": told}))
     else:
         if found:
             print_table(table_of(_MEASURED, found))
         say_lines(note_lines(found))
-        say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
-    if outcome.refused:
+        say_lines(f"not measured: {case}: {error}" for case, error in refused.items())
+    if refused:
         raise typer.Exit(JobError.exit_code)
 
 

@@ -42,7 +42,7 @@ from advisor_power.kernels.runs import (
     recorded_kernel,
     sensors_of,
 )
-from advisor_power.sensor.analysis import record_of
+from advisor_power.sensor.analysis import measured, record_of
 from advisor_power.sensor.recording import SensorRecording, record
 from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
 from advisor_profiling.testbed import find_gpu, worker_backend
@@ -75,23 +75,24 @@ def sensor(
     if trace is not None:
         with InputError.instead_of(OSError, f"{trace} cannot be read"):
             recorded = read_trace(trace)
-        found = record_of(recorded, "replay")
+        source = REPLAY
     elif gpu == REPLAY:
         told, recorded = recorded_sensor(gpu_model)
         _say_power_replay(console, "recording", told)
         console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
-        found = record_of(recorded, REPLAY)
+        source = REPLAY
     else:
-        found = _measure_sensor(gpu, python, read_settings(), console)
-    say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
+        recorded, source = _record_sensor(gpu, python, read_settings(), console), "live"
+    found = record_of(recorded, source)
+    if source == "live" and found.accepted:
+        keep_record(found, read_settings().home)
+    say_lines([as_json_text(_as_json(found, recorded))] if as_json else _sensor_lines(found))
     if not found.accepted:
         # Nothing of what was found is to be believed.
         raise typer.Exit(6)
 
 
-def _measure_sensor(
-    gpu_name: str, python: str, settings: Settings, console: Console
-) -> SensorRecord:
+def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Console) -> Trace:
     gpu = find_gpu(gpu_name)
     if gpu.vendor != "nvidia":
         raise InputError(
@@ -108,10 +109,7 @@ def _measure_sensor(
         )
         recorded = _record(load, file, console)
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
-    found = record_of(recorded, "live")
-    if found.accepted:
-        keep_record(found, settings.home)
-    return found
+    return recorded
 
 
 def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
@@ -128,13 +126,14 @@ def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
         raise typer.Exit(STOPPED) from None
 
 
-def _as_json(found: SensorRecord) -> dict[str, object]:
+def _as_json(found: SensorRecord, recorded: Trace) -> dict[str, object]:
     timing = power_timing(found)
     return {
         **to_plain(found),
         "accepted": found.accepted,
         "settle_s": timing and timing.settle_s,
         "shortest_window_s": timing and timing.shortest_window_s,
+        "reading_errors": to_plain(measured(recorded, found)),
     }
 
 
@@ -373,10 +372,6 @@ def kernel(
         int | None, typer.Option(min=1, help="Number of runs (default: as in FinGraV)")
     ] = None,
     resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
-    within_w: Annotated[
-        float | None, typer.Option(help="Repeat runs until each bin is within this many watts")
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Time limit, in minutes")] = 10.0,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ignore stored results and measure again")
     ] = False,
@@ -392,9 +387,7 @@ def kernel(
     """
     wanted = WantedKernel(
         resolution_ms=resolution_ms,
-        within_w=within_w,
         runs=runs,
-        most_s=minutes * 60,
         before=what.before,
         lead_s=LEAD_S if what.after else 0.0,
         fresh=fresh,
@@ -405,8 +398,6 @@ def kernel(
             fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
             "module:function",
         )
-    if within_w is not None and within_w <= 0:
-        raise InputError(f"+-{within_w:g} W is no precision", fix="ask for --within-w 5")
     _check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     place = WorkerPlace(gpu=gpu, units=units, python=python)
@@ -444,7 +435,7 @@ def _measure(
         )
     console.print("  starting ...", highlight=False)
     opening = open_kernel_bench(
-        settings, sensors.channel, place, what.options(), second_gpu=what.together
+        settings, sensors[1], place, what.options(), second_gpu=what.together
     )
     report, planned = _progress(console, wanted.resolution_ms)
     with stoppable(console), opening as bench:
@@ -478,14 +469,14 @@ def _progress(
 def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
     """What is known of the card's sensors, and what of that must be said."""
     card = find_gpu(gpu)
-    sensors = sensors_of(card, known_sensors(settings.home))
-    check_resolution(sensors.channel, resolution_ms)
-    if sensors.record.gpu_uuid != card.uuid:
-        origin = origin_of(sensors.record, card.uuid)
+    record, channel = sensors_of(card, known_sensors(settings.home))
+    check_resolution(channel, resolution_ms)
+    if record.gpu_uuid != card.uuid:
+        origin = origin_of(record, card.uuid)
         console.print(f"record of the power sensor: {origin}", soft_wrap=True)
-    if not sensors.channel.accepted:
+    if not channel.accepted:
         console.print(
             "the record of the sensor did not keep what is asked of one: bands may be too narrow",
             soft_wrap=True,
         )
-    return sensors
+    return record, channel

@@ -108,49 +108,38 @@ SILENT_S = 120.0
 """An agent renews what it says twice a minute; GPUs of one that did not for so long are left."""
 
 
-class Agents:
-    """When what each agent says was seen to change; clocks of nodes are not compared."""
+def heard(nodes: Iterable[Node], seen: dict[str, tuple[str, float]], now_s: float) -> list[Node]:
+    """The nodes whose agent said something lately, or on which nobody renews anything.
 
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, float]] = {}
-
-    def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
-        """The nodes whose agent said something lately, or on which nobody renews anything.
-
-        All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
-        """
-        known = list(nodes)
-        last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}
-        self._seen = {
-            node.name: last[node.name]
-            if last[node.name][0] == node.checked_at
-            else (node.checked_at, now_s)
-            for node in known
-        }
-        return [
-            node
-            for node in known
-            if not node.checked_at or now_s - self._seen[node.name][1] <= SILENT_S
-        ]
+    Clocks of nodes are not compared: `seen` has what each agent said and since when, and is renewed
+    for these nodes, which are all. `now_s` is of a clock that does not jump.
+    """
+    known = list(nodes)
+    last = {node.name: seen.get(node.name, ("", now_s)) for node in known}
+    seen.clear()
+    for node in known:
+        said, _ = last[node.name]
+        seen[node.name] = last[node.name] if said == node.checked_at else (node.checked_at, now_s)
+    return [n for n in known if not n.checked_at or now_s - seen[n.name][1] <= SILENT_S]
 
 
-class Ages:
-    """How long pods wait: at least since they were first seen, by a clock that does not jump."""
+def aged(pods: Iterable[Pod], first_s: dict[str, float], now_s: float, clock_s: float) -> list[Pod]:
+    """The pods; where the API server's clock is ahead of `now_s`, as old as they were seen.
 
-    def __init__(self) -> None:
-        self._seen: dict[str, float] = {}
-
-    def aged(self, pods: Iterable[Pod], now_s: float, clock_s: float) -> list[Pod]:
-        """The pods; where the API server's clock is ahead of `now_s`, as old as they were seen."""
-        known = list(pods)
-        self._seen = {pod.uid: self._seen.get(pod.uid, clock_s) for pod in known if pod.waits}
-        seen_s = {uid: now_s - (clock_s - since_s) for uid, since_s in self._seen.items()}
-        return [
-            replace(pod, created_s=seen_s[pod.uid])
-            if pod.created_s > seen_s.get(pod.uid, math.inf)
-            else pod
-            for pod in known
-        ]
+    `first_s` has when each waiting pod was first seen, by a clock that does not jump and stands at
+    `clock_s`; it is renewed.
+    """
+    known = list(pods)
+    waiting = {pod.uid: first_s.get(pod.uid, clock_s) for pod in known if pod.waits}
+    first_s.clear()
+    first_s |= waiting
+    seen_s = {uid: now_s - (clock_s - since_s) for uid, since_s in waiting.items()}
+    return [
+        replace(pod, created_s=seen_s[pod.uid])
+        if pod.created_s > seen_s.get(pod.uid, math.inf)
+        else pod
+        for pod in known
+    ]
 
 
 # So often at most it is said of a pod in a while what it waits for: of many kinds of pods others
@@ -333,7 +322,7 @@ class Choosing:
             cluster, PODS, lambda: None, kept=_asked_of_node,
             labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
         )  # fmt: skip
-        self._agents, self._ages = Agents(), Ages()
+        self._heard, self._first_s = dict[str, tuple[str, float]](), dict[str, float]()
         self._unreadable: set[str] = set()
         # What was read in this turn and in the one before, by uid and version.
         self._now: dict[object, Any] = {}
@@ -415,7 +404,7 @@ class Choosing:
         for write in unfinished(self._pods(), hostnames):
             if write.pod.uid not in self._left_alone:
                 self._write([write], "paired")
-        pods = self._ages.aged(self._pods(), time.time(), now)
+        pods = aged(self._pods(), self._first_s, time.time(), now)
         self._events.forget({pod.uid for pod in pods})
         waits_s = [time.time() - pod.created_s for pod in pods if pod.waits]
         self._waiting.set(len(waits_s))
@@ -428,7 +417,7 @@ class Choosing:
         others = grouped(self._others_seen.objects(), lambda item: str(item["node"]))
         decisions = Round(
             pods=pods,
-            nodes=self._agents.heard(nodes, now),
+            nodes=heard(nodes, self._heard, now),
             ask=self._advice.answers,
             now_s=time.time(),
             policy=self._policy,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from multiprocessing import get_context
@@ -502,31 +502,23 @@ class InputRun:
     knows_sensor: bool = True
 
 
-@dataclass
-class Outcome:
-    """What became of the cases of a run."""
-
-    measured: list[InputPower] = field(default_factory=list[InputPower])
-    refused: dict[InputCase, AdvisorError] = field(default_factory=dict[InputCase, AdvisorError])
-
-
 def measure_cases(
     run: InputRun,
     cases: Iterable[InputCase],
     report: Callable[[Step], object],
     *,
     fresh: bool = False,
-) -> Outcome:
+) -> dict[InputCase, AdvisorError]:
     """Measure the cases that are not kept yet (or all), with references between them.
 
-    Each result is kept at once.
+    Each result is kept at once; cases that cannot be computed are returned, with the reason.
     """
     wanted = list(dict.fromkeys(cases))
     known = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
     missing = [case for case in wanted if case not in known]
-    outcome = Outcome()
+    refused: dict[InputCase, AdvisorError] = {}
     if not missing:
-        return outcome
+        return refused
     idle_w = run.bench.idle_w()
     order, begun_s = [*with_references(missing)], time.monotonic()
     with closing(run.filling(case for case, _ in order)) as matrices:
@@ -534,14 +526,12 @@ def measure_cases(
             zip(order, matrices, strict=True), start=1
         ):
             try:
-                result = _measured(run, case, future, idle_w, is_reference=is_reference)
-                run.keep.add(result)
-                outcome.measured.append(result)
+                run.keep.add(_measured(run, case, future, idle_w, is_reference=is_reference))
             except (InputError, RefusedError) as error:
-                outcome.refused[case] = error
+                refused[case] = error
             left_s = (len(order) - done) * (time.monotonic() - begun_s) / done
             report(Step(str(case), done, len(order), left_s))
-    return outcome
+    return refused
 
 
 def with_references(cases: Iterable[InputCase]) -> Iterator[tuple[InputCase, bool]]:

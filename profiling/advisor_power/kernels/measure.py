@@ -43,13 +43,11 @@ from advisor_power.kernels.runs import (
     KernelReady,
     LiveKernelBench,
     Run,
-    RunRequest,
     Sensors,
     Stitched,
     TraceBlock,
     WantedKernel,
     around,
-    check_cost,
     check_resolution,
     duration_s,
     durations_ms,
@@ -59,7 +57,6 @@ from advisor_power.kernels.runs import (
     make_plan,
     mean_of,
     naive_curve,
-    runs_for,
     sigma_power_w,
     start_s,
     stitch,
@@ -220,58 +217,26 @@ _LEAST_GOLDEN = 20
 _TABLE_I = ((0.05, (400, 0.05)), (0.2, (200, 0.05)), (math.inf, (200, 0.02)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Golden:
-    """The bin of execution times with most runs in it.
-
-    Attributes:
-        runs: Their positions, in order.
-        dropped: Runs outside of it.
-    """
-
-    runs: tuple[int, ...]
-    low_ms: float
-    high_ms: float
-    dropped: int
-
-
 def guidance(execution_ms: float) -> tuple[int, float]:
     """Runs and margin by Table I; an execution below its 25 us takes the first row."""
     return next((row for up_to_ms, row in _TABLE_I if execution_ms < up_to_ms), _TABLE_I[-1][1])
 
 
-def golden(times_ms: Sequence[float], margin: float) -> _Golden:
-    """The runs of the bin with most members within the margin; of equal bins the fastest.
+def golden(times_ms: Sequence[float], margin: float) -> list[int]:
+    """Positions of the runs of the bin of times with most runs in it; of equal bins the fastest.
 
-    The longest time of a bin is at most this part above its shortest.
+    The longest time of a bin is at most this part above its shortest. There is a run at least.
     """
-    if not times_ms:
-        return _Golden((), 0.0, 0.0, 0)
     order = np.argsort(times_ms, kind="stable")
     ordered = np.asarray(times_ms)[order]
     # A bin begins at each time; how far it reaches is found at once for all of them.
     ends = np.searchsorted(ordered, ordered * (1 + margin), side="right")
     begin = int(np.argmax(ends - np.arange(len(ordered))))
-    members = sorted(int(place) for place in order[begin : ends[begin]])
-    low, high = float(ordered[begin]), float(ordered[ends[begin] - 1])
-    return _Golden(tuple(members), low, high, len(ordered) - len(members))
+    return sorted(map(int, order[begin : ends[begin]]))
 
 
 # Two run lengths whose power differs by less than this part are the same.
 _STEADY_WITHIN = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class _SspSearch:
-    """How long a run must be for its power to be steady at its end.
-
-    Attributes:
-        executions: Of the shortest such run that was tried; None where none was long enough.
-        tried: Executions and mean power at the end of runs of so many, W, as they were tried.
-    """
-
-    executions: int | None
-    tried: tuple[tuple[int, float], ...]
 
 
 def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
@@ -294,7 +259,9 @@ def shortest_run(execution_s: float, window_s: float) -> int:
     return max(4, math.ceil(3 * window_s / execution_s))
 
 
-def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: int) -> _SspSearch:
+def search_ssp(
+    power_w: Callable[[int], float], start: int, least: int, most: int
+) -> tuple[int | None, dict[int, float]]:
     """Double the length of runs until two neighbours agree, or halve it for as long as they do.
 
     Args:
@@ -302,6 +269,10 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
         start: Executions of the first runs.
         least: Executions of the shortest runs that the sensor can tell anything about.
         most: Executions of the longest runs that may be tried.
+
+    Returns:
+        Executions of the shortest run that ends in steady power, None where none was long enough;
+        and the power at the end of each length that was tried, W.
     """
     tried: dict[int, float] = {}
 
@@ -315,13 +286,13 @@ def search_ssp(power_w: Callable[[int], float], start: int, least: int, most: in
     while not agree(length, 2 * length):
         length *= 2
         if 2 * length > most:
-            return _SspSearch(None, tuple(tried.items()))
+            return None, tried
     while length == start or length < start:
         shorter = length // 2
         if shorter < least or not agree(shorter, length):
             break
         length = start = shorter
-    return _SspSearch(length, tuple(tried.items()))
+    return length, tried
 
 
 STRETCH_S = 2.0
@@ -406,7 +377,7 @@ def analyse(
     Raises:
         SourceError: no run can be used.
     """
-    channel, after_idle = sensors.channel, wanted.before == IDLE
+    (record, channel), after_idle = sensors, wanted.before == IDLE
     every = [run for block in blocks for run in block.runs]
     usable = [run for run in every if not run.dropped]
     if not usable:
@@ -421,10 +392,10 @@ def analyse(
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)
-    runs = [usable[place] for place in chosen.runs]
-    execution_s = float(np.median([times_ms[place] for place in chosen.runs])) / 1000
+    runs, golden_ms = [usable[place] for place in chosen], [times_ms[place] for place in chosen]
+    execution_s = float(np.median(golden_ms)) / 1000
     curve, before_w, no_curve = _curve(runs, execution_s, channel, wanted.resolution_ms / 1000)
-    difference = _difference(blocks, sensors.record, curve, runs, before_w, after_idle)
+    difference = _difference(blocks, record, curve, runs, before_w, after_idle)
     if curve is not None:
         differ = None if isinstance(difference, str) else difference.differ
         idle_w = before_w if before_w is not None and after_idle else 0.0
@@ -442,8 +413,8 @@ def analyse(
         ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
     dropped = Counter(run.dropped for run in every if run.dropped)
-    if chosen.dropped:
-        dropped["other execution time"] = chosen.dropped
+    if others := len(usable) - len(runs):
+        dropped["other execution time"] = others
     counts, edges = np.histogram(times_ms, bins=20)
     return KernelReport(
         gpu_model=gpu.model,
@@ -479,8 +450,8 @@ def analyse(
         difference=None if isinstance(difference, str) else difference,
         no_difference=difference if isinstance(difference, str) else "",
         histogram=Histogram(tuple(map(float, edges)), tuple(map(int, counts))),
-        bin_low_ms=chosen.low_ms,
-        bin_high_ms=chosen.high_ms,
+        bin_low_ms=min(golden_ms),
+        bin_high_ms=max(golden_ms),
         runs=len(every),
         golden_runs=len(runs),
         dropped=dict(dropped),
@@ -624,7 +595,7 @@ def measure_operation(
 
     `report` is called after each run, `planned` with the plan before the blocks.
     """
-    begun, channel = time.monotonic(), sensors.channel
+    begun, (record, channel) = time.monotonic(), sensors
     check_resolution(channel, wanted.resolution_ms)
     execution_s = bench.ready.execution_s
     if 2 * shortest_run(execution_s, channel.smear_s) * execution_s > _LONGEST_RUN_S:
@@ -641,7 +612,7 @@ def measure_operation(
     def run_of(executions: int) -> Run:
         """One run after a random gap."""
         gap_s = least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
-        return bench.run(RunRequest(executions, gap_s, wanted.lead_s))
+        return bench.run(executions, gap_s, wanted.lead_s)
 
     conditions = _KernelConditions(
         where=Conditions.of(gpu, bench.ready),
@@ -649,7 +620,7 @@ def measure_operation(
         before=wanted.before,
         lead_s=wanted.lead_s,
         launches=bench.ready.launches,
-        sensor_measured_at=sensors.record.measured_at,
+        sensor_measured_at=record.measured_at,
     )
     name = slug(conditions.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
@@ -666,7 +637,6 @@ def measure_operation(
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=found))
     plan = _plan(found, channel, wanted)
-    check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
@@ -699,7 +669,7 @@ def _run_lengths(
     report: Report,
 ) -> _RunLengths:
     """How long a run is, and what slow sensors say of the operation without a gap."""
-    execution_s, channel = bench.ready.execution_s, sensors.channel
+    execution_s, (record, channel) = bench.ready.execution_s, sensors
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
@@ -709,21 +679,19 @@ def _run_lengths(
             execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
         )
     report(Step("without a gap, for sensors that are slow", 1))
-    stretch = bench.stretch(memory_settle_s(sensors.record) + STRETCH_S)
-    search = _find_ssp(run_of, execution_s, channel, report)
+    stretch = bench.stretch(memory_settle_s(record) + STRETCH_S)
+    steady, tried = _find_ssp(run_of, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
-        executions=search.executions or max(executions for executions, _ in search.tried),
-        ssp_execution=search.executions,
-        stretch=stretch_power(stretch, sensors.record),
+        executions=steady or max(tried),
+        ssp_execution=steady,
+        stretch=stretch_power(stretch, record),
     )
 
 
 def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
     runs = wanted.runs or guidance(found.execution_s * 1000)[0]
-    if wanted.within_w is not None and wanted.runs is None:
-        runs = max(runs, runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w))
     return make_plan(
         channel,
         bin_ms=wanted.resolution_ms,
@@ -735,7 +703,7 @@ def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> Ke
 
 def _find_ssp(
     run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
-) -> _SspSearch:
+) -> tuple[int | None, dict[int, float]]:
     """How long a run must be for its power to be steady at its end.
 
     Raises:

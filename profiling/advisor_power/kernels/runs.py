@@ -13,12 +13,12 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -211,64 +211,39 @@ def _run_j(block: TraceBlock, idle_w: float) -> float:
     return (block.ended.energy_j - block.began.energy_j - idle_w * idle_s) / len(block.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class PingPong:
-    """Host's clock before, GPU's clock, host's clock after, s."""
+def fit_clock(
+    ping_pongs: Sequence[tuple[float, float, float]],
+) -> tuple[Callable[[float], float], float]:
+    """The host's time of a time of the GPU, s; and how far it may be off.
 
-    before_s: float
-    gpu_s: float
-    after_s: float
-
-    @property
-    def round_trip_s(self) -> float:
-        """How long the answer took."""
-        return self.after_s - self.before_s
-
-
-@dataclass(frozen=True, slots=True)
-class _ClockFit:
-    """Host time of a GPU time: `host_s = offset_s + (1 + drift) * gpu_s`.
-
-    Attributes:
-        error_s: Half of the longest round trip that was used, plus how far it is off the line.
-    """
-
-    offset_s: float
-    drift: float
-    error_s: float
-
-    def host_s(self, gpu_s: float) -> float:
-        """The host's clock when the GPU's stood at `gpu_s`."""
-        return self.offset_s + gpu_s * (1 + self.drift)
-
-
-def fit_clock(ping_pongs: Sequence[PingPong]) -> _ClockFit:
-    """Offset and drift of the GPU's clock against the host's.
+    That is half of the longest round trip that was used, plus how far it is off the line.
+    Of each ping-pong the host's clock before, the GPU's, and the host's after, s.
 
     Raises:
         SourceError: there are no ping-pongs, or time ran backwards in all of them.
     """
-    usable = sorted((p for p in ping_pongs if p.round_trip_s >= 0), key=lambda p: p.round_trip_s)
-    if not usable:
+    tried = np.array(ping_pongs, dtype=np.float64).reshape(-1, 3)
+    trips_s = tried[:, 2] - tried[:, 0]
+    usable: Floats = tried[np.argsort(trips_s)][np.count_nonzero(trips_s < 0) :]
+    if not usable.size:
         raise SourceError(
             f"the clocks of host and GPU cannot be compared: {len(ping_pongs)} tries",
             why="the GPU did not answer, or the host's clock went back in all of them",
             fix="look at `nvidia-smi` and run it again",
         )
     # The shortest of the earlier and of the later half, so that a line has two ends.
-    middle = (min(p.gpu_s for p in usable) + max(p.gpu_s for p in usable)) / 2
-    early = [p for p in usable if p.gpu_s <= middle]
-    late = [p for p in usable if p.gpu_s > middle]
+    early = usable[:, 1] <= (usable[:, 1].min() + usable[:, 1].max()) / 2
     # A fifth is used: others met an interrupt or a busy core.
-    best = [p for half in (early, late) for p in half[: max(1, int(0.2 * len(half)))]]
-    gpu = np.array([p.gpu_s for p in best])
-    offsets = np.array([(p.before_s + p.after_s) / 2 for p in best]) - gpu
+    halves = (usable[early], usable[~early])
+    best = np.concatenate([h[: max(1, len(h) // 5)] for h in halves])
+    gpu: Floats = best[:, 1]
+    offsets: Floats = (best[:, 0] + best[:, 2]) / 2 - gpu
     # Over less time a slope says more about the noise than about the clocks.
     drift = slope(gpu, offsets) if np.ptp(gpu) >= 0.05 else 0.0
     left = offsets - drift * gpu
     offset = float(np.mean(left))
-    error = max(p.round_trip_s for p in best) / 2 + float(np.max(np.abs(left - offset)))
-    return _ClockFit(offset, drift, error)
+    error = float(np.max(best[:, 2] - best[:, 0])) / 2 + float(np.max(np.abs(left - offset)))
+    return lambda gpu_s: offset + gpu_s * (1 + drift), error
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,12 +316,8 @@ _FINEST_MS = 0.5
 LEAD_S = 0.1  # of the operation before each run: several windows of the sensor
 
 
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """Record of a card's sensors, and its instant channel."""
-
-    record: SensorRecord
-    channel: PowerChannel
+Sensors: TypeAlias = tuple[SensorRecord, PowerChannel]
+"""Record of a card's sensors, and its instant channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,19 +326,14 @@ class WantedKernel:
 
     Attributes:
         resolution_ms: Width of the curve's bins.
-        within_w: Standard error of a bin in the first window of a run; None: what Table I's number
-            of runs gives.
-        runs: How many; None: by Table I and `within_w`.
-        most_s: Longest time that it may take.
+        runs: How many; None: by Table I.
         before: Operation before each run, or idle.
         lead_s: How long that runs.
         fresh: Measure again what was measured before.
     """
 
     resolution_ms: float = 5.0
-    within_w: float | None = None
     runs: int | None = None
-    most_s: float = 600.0
     before: str = IDLE
     lead_s: float = 0.0
     fresh: bool = False
@@ -424,13 +390,6 @@ def make_plan(
     )
 
 
-def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
-    """Runs for a standard error of `within_w` in the first window of a run."""
-    of_one_w = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
-    needed = max(1, math.ceil((of_one_w / within_w) ** 2))
-    return math.ceil(needed * channel.period_ms / bin_ms)
-
-
 def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
     """Refuse a bin that no number of readings resolves.
 
@@ -452,26 +411,6 @@ def check_resolution(channel: PowerChannel, bin_ms: float) -> None:
         )
 
 
-def check_cost(plan: KernelPlan, channel: PowerChannel, *, bin_ms: float, most_s: float) -> None:
-    """Refuse a plan that takes longer than it may.
-
-    Raises:
-        InputError: it does; says what can be had in that time.
-    """
-    if plan.seconds <= most_s:
-        return
-    affordable = max(1, int(plan.runs * most_s / plan.seconds))
-    readings = affordable * bin_ms / channel.period_ms
-    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
-    raise InputError(
-        f"{plan.runs} runs take {plan.seconds / 60:.1f} minutes, and {most_s / 60:g} are allowed",
-        why=f"with a window of {channel.window_ms:g} ms and noise of {channel.noise_w:g} W that is "
-        f"what +-{plan.sigma_w:.3g} W at {bin_ms:g} ms needs",
-        fix=f"{affordable} runs fit and give +-{sigma:.3g} W: ask for that with --within-w, for a "
-        "longer --resolution-ms, or allow more with --minutes",
-    )
-
-
 def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
     """Sensors of a card by the records that there are.
 
@@ -489,7 +428,7 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
     channel = record.channel("instant")
     if channel is None:
         raise _no_instant(gpu.model)
-    return Sensors(record, channel)
+    return record, channel
 
 
 def _no_instant(model: str) -> SourceError:
@@ -521,19 +460,6 @@ class KernelReady(WorkerReady):
     captured: bool
     launch_flop: float | None = None
     launch_bytes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """One run: after `gap_s` of nothing, the operation before it, if any, then it.
-
-    Attributes:
-        lead_s: Of the operation before it.
-    """
-
-    executions: int
-    gap_s: float
-    lead_s: float = 0.0
 
 
 class PolledReadings:
@@ -616,27 +542,24 @@ class LiveKernelBench:
         """Where it runs, with its number of SMs."""
         return self.worker.gpu
 
-    def timed(self, request: RunRequest) -> Run:
-        """Times of one run in the host's clock, without readings."""
-        self.worker.job.ask(
-            {
-                "executions": request.executions,
-                "gap_s": request.gap_s,
-                "lead_s": request.lead_s,
-            }
-        )
-        busy_s = request.executions * self.ready.execution_s + request.gap_s + request.lead_s
-        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
-        return run_of(said, request)
+    def timed(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        """Times of one run in the host's clock, without readings.
 
-    def run(self, request: RunRequest) -> Run:
-        """One run with its readings; `dropped` says where it cannot be used.
+        It comes after `gap_s` of nothing, and `lead_s` of the operation before it, if any.
+        """
+        self.worker.job.ask({"executions": executions, "gap_s": gap_s, "lead_s": lead_s})
+        busy_s = executions * self.ready.execution_s + gap_s + lead_s
+        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
+        return run_of(said, gap_s, lead_s)
+
+    def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
+        """As `timed`, with the run's readings; `dropped` says where it cannot be used.
 
         Raises:
             JobError: the operation failed, did not end, or needs more memory than there is.
             SourceError: the sensor does not answer.
         """
-        run = self.timed(request)
+        run = self.timed(executions, gap_s, lead_s)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         seen_s = end_s + self.channel.longest_delay_s
         time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
@@ -648,7 +571,7 @@ class LiveKernelBench:
         """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
         executions = math.ceil(seconds / self.ready.execution_s)
         self.worker.source.start_window()
-        run = self.timed(RunRequest(executions, 0.0))
+        run = self.timed(executions, 0.0)
         counters = counters_of(self.worker.source.read(COUNTERS))
         begin_s, end_s = run.starts_s[0], run.ends_s[-1]
         changes = self.read()
@@ -763,23 +686,24 @@ def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
     return gpu
 
 
-def run_of(said: Mapping[str, Any], request: RunRequest) -> Run:
+def run_of(said: Mapping[str, Any], gap_s: float, lead_s: float = 0.0) -> Run:
     """A run in the host's clock, from the GPU's times and ping-pongs.
 
     Args:
         said: `marks_s` between executions and `lead_began_s`, of the GPU's clock; `ping_pongs`.
-        request: What was asked for.
+        gap_s: Of nothing before the run.
+        lead_s: Of the operation before it.
     """
-    clock = fit_clock([PingPong(*numbers) for numbers in said["ping_pongs"]])
+    host_s, error_s = fit_clock(said["ping_pongs"])
     # Clocks are compared to a microsecond; more digits would fill the disk.
-    marks = [round(clock.host_s(mark), 7) for mark in said["marks_s"]]
-    began = clock.host_s(said["lead_began_s"])
+    marks = [round(host_s(mark), 7) for mark in said["marks_s"]]
+    began = host_s(said["lead_began_s"])
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
-        lead_s=marks[0] - began if request.lead_s else request.gap_s,
+        lead_s=marks[0] - began if lead_s else gap_s,
         readings=(),
-        sync_error_s=clock.error_s,
+        sync_error_s=error_s,
     )
 
 

@@ -25,7 +25,7 @@ The truth is the power that the kernel draws when it has run for long.
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, get_args
@@ -45,7 +45,7 @@ from advisor.validity.sensor_record import (
     memory_s,
     power_timing,
 )
-from advisor.wire.power import ReadingError, SensorCurve
+from advisor.wire.power import ReadingError
 from advisor_power.sensor.trace import (
     AVERAGE,
     BURSTS,
@@ -567,13 +567,13 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
 def faults(trace: Trace) -> tuple[str, ...]:
     """What disturbed the recording as a whole; empty where nothing did."""
     edges_s = (trace.stages[0].begun_s, trace.stages[-1].ended_s) if trace.stages else (0.0, 0.0)
-    looks = [look for look in trace.looks if look.time_s >= edges_s[0]]
-    reasons = sorted({reason for look in looks for reason in look.reasons})
-    pids = frozenset[int]().union(*(look.processes for look in looks))
-    seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
+    looks = [look for look in trace.looks if look[0] >= edges_s[0]]
+    reasons = sorted({reason for _, names, _ in looks for reason in names})
+    pids = frozenset[int]().union(*(there for _, _, there in looks))
+    seen_s = [[time_s for time_s, _, there in looks if pid in there] for pid in pids]
     # A process that starts on another GPU is listed on this one for up to 3 s.
     stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > 3]
-    looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
+    looked_s = [edges_s[0], *(time_s for time_s, _, _ in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     found = {
         "the recording was stopped before its end": not trace.whole,
@@ -634,67 +634,6 @@ def _ratio(
         return None
     spent = [level.until(seen.times_s) for level in _wave_levels([wave])]
     return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
-
-
-# Around the moment at which a flat load begins; after it the sensor has time to settle, too.
-_BEFORE_STEP_S, _AFTER_STEP_S = 0.3, 0.7
-
-
-def predicted_curves(trace: Trace, record: SensorRecord) -> list[SensorCurve]:
-    """A step and a square wave for each channel of a record, where they were recorded."""
-    return [
-        curve
-        for channel in record.channels
-        if (readings := trace.series.get(channel.name)) is not None
-        for curve in _curves(trace, channel, readings)
-    ]
-
-
-def _curves(trace: Trace, channel: PowerChannel, readings: ReadingSeries) -> Iterator[SensorCurve]:
-    step, waves = trace.named(IDLE, FLAT), trace.named(WAVE)
-    if len(step) == 2 and step[1].on:
-        begun_s = step[1].on[0][0]
-        shown = (begun_s - _BEFORE_STEP_S, begun_s + channel.settle_s + _AFTER_STEP_S)
-        yield from _curve("step", step, shown, channel, readings)
-    if waves and len(waves[-1].on) > 1:
-        wave = waves[-1]
-        begun_s = max(wave.on[0][0], wave.begun_s + channel.settle_s)
-        shown = (begun_s, begun_s + 8 * (wave.on[1][0] - wave.on[0][0]))
-        yield from _curve("wave", (wave,), shown, channel, readings)
-
-
-def _curve(
-    load: str,
-    stages: Sequence[RecordedStage],
-    shown: SpanS,
-    channel: PowerChannel,
-    readings: ReadingSeries,
-) -> Iterator[SensorCurve]:
-    """The stretch that is shown; nothing where too few readings tell the powers of the load."""
-    levels = _wave_levels(stages)
-    known = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
-    seen = readings.between(*shown)
-    if len(known.values) <= len(levels) or not len(seen.values):
-        return
-    powers_w, *_ = np.linalg.lstsq(_parts(levels, known.times_s, channel), known.values)
-    times_s = np.linspace(*shown, 400)
-    yield SensorCurve(
-        channel=channel.name,
-        load=load,
-        read_s=_plain(seen.times_s - shown[0]),
-        read_w=_plain(seen.values),
-        times_s=_plain(times_s - shown[0]),
-        predicted_w=_plain(_parts(levels, times_s, channel) @ powers_w),
-    )
-
-
-def _parts(levels: Sequence[_LevelTimes], times_s: Floats, channel: PowerChannel) -> Floats:
-    ends_s = times_s - channel.delay_ms / 1000
-    return window_parts(levels, ends_s, channel.window_ms / 1000, channel.response)
-
-
-def _plain(values: Floats) -> tuple[float, ...]:
-    return tuple(map(float, values))
 
 
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)

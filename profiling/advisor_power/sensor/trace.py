@@ -82,23 +82,17 @@ class RecordedStage:
     on: tuple[SpanS, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """State of the card at a moment."""
-
-    time_s: float
-    reasons: tuple[str, ...]
-    processes: frozenset[int]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A recording; `whole` is False where it was stopped before its end."""
+    """A recording; `whole` is False where it was stopped before its end.
+
+    A look is a time, reasons for a lower clock, and processes that compute.
+    """
 
     header: TraceHeader
     series: Mapping[str, ReadingSeries]
     stages: tuple[RecordedStage, ...]
-    looks: tuple[_Look, ...]
+    looks: tuple[tuple[float, tuple[str, ...], frozenset[int]], ...]
     whole: bool
     full: bool
 
@@ -137,7 +131,7 @@ def _parse_trace(text: str, name: str) -> Trace:
     *lines, _cut = text.split("\n")
     readings: dict[str, list[tuple[float, float]]] = {}
     stages: list[tuple[str, float, list[SpanS]]] = []
-    looks: list[_Look] = []
+    looks: list[tuple[float, tuple[str, ...], frozenset[int]]] = []
     full, end_s, number = False, None, 1
     try:
         header = TraceHeader(**json.loads(lines[0]))
@@ -154,7 +148,7 @@ def _parse_trace(text: str, name: str) -> Trace:
                     stages[-1][2].append((float(begun_s), float(ended_s)))
                 case ["look", time_s, [*reasons], [*pids]]:
                     found = tuple(map(str, reasons)), frozenset(map(int, pids))
-                    looks.append(_Look(float(time_s), *found))
+                    looks.append((float(time_s), *found))
                 case ["full", _time_s]:
                     full = True
                 case ["end", time_s]:

@@ -49,7 +49,7 @@ from advisor_kubernetes.pairing import (
     Write,
     unfinished,
 )
-from advisor_kubernetes.serve import SILENT_S, Agents, Ages, Events, Lease, gpus_allowed
+from advisor_kubernetes.serve import SILENT_S, Events, Lease, aged, gpus_allowed, heard
 from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0
@@ -155,9 +155,10 @@ def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
 
 def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
     ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
-    ages = Ages()
-    assert [NOW_S - pod.created_s for pod in ages.aged([ahead, old], NOW_S, 100.0)] == [0, 30]
-    later = ages.aged([ahead, old], NOW_S + 5, 105.0)
+    first_s = dict[str, float]()
+    both = aged([ahead, old], first_s, NOW_S, 100.0)
+    assert [NOW_S - pod.created_s for pod in both] == [0, 30]
+    later = aged([ahead, old], first_s, NOW_S + 5, 105.0)
     assert [NOW_S + 5 - pod.created_s for pod in later] == [5, 35]
     assert pairs(decided(later, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
 
@@ -704,10 +705,10 @@ NODE = Node(name="one", labels={}, taints=(), gpus=(GPU,), checked_at="10:00")
 )  # fmt: skip
 def test_an_agent_that_is_silent_is_not_heard(looks: list[tuple[float, str | None, bool]]) -> None:
     """Only a change of the text counts; a site may write an annotation that nobody renews."""
-    agents = Agents()
-    for now_s, checked_at, heard in looks:
+    seen = dict[str, tuple[str, float]]()
+    for now_s, checked_at, is_heard in looks:
         nodes = [] if checked_at is None else [replace(NODE, checked_at=checked_at)]
-        assert agents.heard(nodes, now_s) == (nodes if heard else [])
+        assert heard(nodes, seen, now_s) == (nodes if is_heard else [])
 
 
 def test_reasons_that_change_all_the_time_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from reading import some
 from workload_scripts import load
 
 from advisor.core.job import InputData, Job
-from advisor.errors import InputError, ModelError
+from advisor.errors import AdvisorError, InputError, ModelError
 from advisor.formats.wire import RecordLines, read, write
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputAsked, InputFingerprint, InputPoint, Product
@@ -56,7 +56,6 @@ from advisor_power.data.measuring import (
     InputPower,
     InputRun,
     Matrices,
-    Outcome,
     case_of,
     fill_case,
     filled,
@@ -580,7 +579,7 @@ CASES = [case(f"constant({n})") for n in range(20)]
 
 def run(
     folder: Path, bench: MadeUpBench, cases: list[InputCase]
-) -> tuple[Outcome, RecordLines[InputPower], list[Step]]:
+) -> tuple[dict[InputCase, AdvisorError], RecordLines[InputPower], list[Step]]:
     (folder / "filled").mkdir(exist_ok=True)
     keep, steps = input_lines(folder / "home", "GPU-1"), list[Step]()
     asked = InputRun(
@@ -589,9 +588,9 @@ def run(
         filling=here_filling(folder / "filled"),
         keep=keep,
     )
-    outcome = measure_cases(asked, cases, steps.append)
+    refused = measure_cases(asked, cases, steps.append)
     assert not list((folder / "filled").iterdir())
-    return outcome, keep, steps
+    return refused, keep, steps
 
 
 # order
@@ -618,7 +617,7 @@ def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
     """After Ctrl-C the rest follows; nothing is lost and nothing is there twice."""
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, MadeUpBench(stops_after=5), CASES[:6])
-    outcome, keep, steps = run(tmp_path, bench := MadeUpBench(), CASES[:6])
+    _, keep, steps = run(tmp_path, bench := MadeUpBench(), CASES[:6])
     assert bench.measured == [
         REFERENCE.operands,
         *(c.operands for c in CASES[4:6]),
@@ -626,22 +625,22 @@ def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
     ]
     assert [r.case for r in keep.read() if not r.is_reference] == CASES[:6]
     assert (steps[-1].done, steps[-1].total, steps[-1].eta_s) == (4, 4, 0)
-    assert len(outcome.measured) == 4
-    outcome, _, _ = run(tmp_path, bench := MadeUpBench(), CASES[:6])
-    assert (outcome.measured, bench.measured) == ([], [])
+    assert len(bench.measured) == 4
+    run(tmp_path, bench := MadeUpBench(), CASES[:6])
+    assert bench.measured == []
 
 
 def test_other_conditions_are_measured_again(tmp_path: Path) -> None:
     run(tmp_path, MadeUpBench(), CASES[:1])
     whole = dataclasses.replace(CONDITIONS, units=132)
-    outcome, keep, _ = run(tmp_path, MadeUpBench(conditions=whole), CASES[:1])
-    assert len(outcome.measured) == 3
+    _, keep, _ = run(tmp_path, bench := MadeUpBench(conditions=whole), CASES[:1])
+    assert len(bench.measured) == 3
     assert newest_of(keep.read(), CASES, whole)[CASES[0]].conditions.units == 132
 
 
 def test_refused_case_does_not_end_the_others(tmp_path: Path) -> None:
-    outcome, keep, _ = run(tmp_path, MadeUpBench(refuses=frozenset({CASES[0].operands})), CASES[:3])
-    assert list(outcome.refused) == [CASES[0]]
+    refused, keep, _ = run(tmp_path, MadeUpBench(refuses=frozenset({CASES[0].operands})), CASES[:3])
+    assert list(refused) == [CASES[0]]
     assert [r.case for r in keep.read() if not r.is_reference] == CASES[1:3]
 
 
@@ -658,9 +657,9 @@ def test_killed_filling_is_explained() -> None:
 
 
 def test_card_without_power_is_no_result(tmp_path: Path) -> None:
-    outcome, keep, _ = run(tmp_path, MadeUpBench(without_power=True), CASES[:1])
+    refused, keep, _ = run(tmp_path, MadeUpBench(without_power=True), CASES[:1])
     assert keep.read() == []
-    assert "power was not read" in str(outcome.refused[CASES[0]])
+    assert "power was not read" in str(refused[CASES[0]])
 
 
 # files
@@ -776,8 +775,8 @@ def test_flags_say_what_is_wrong() -> None:
 def test_overflowing_cast_and_saturation_are_flagged_and_explained(tmp_path: Path) -> None:
     """Of the operands, before anything is computed."""
     odd = [case("constant(70000)", "fp16"), case("normal(0,100)", "int8")]
-    outcome, _, _ = run(tmp_path, MadeUpBench(), odd)
-    notes = "\n".join(note_lines(outcome.measured))
+    _, keep, _ = run(tmp_path, MadeUpBench(), odd)
+    notes = "\n".join(note_lines(keep.read()))
     assert "non-finite-operands: matrices hold NaN or infinity" in notes
     assert "saturated-operands: values were beyond the range of int8" in notes
 
