@@ -391,7 +391,7 @@ class RatedSplit:
 
     @property
     def worth(self) -> float:
-        """Value less the lead that its kind must have."""
+        """Objective value divided by (1 + margin); only time slicing has a margin."""
         return with_margin(self.value, self.sharing)
 
     def gain_over(self, other: "RatedSplit") -> float:

@@ -286,7 +286,7 @@ def shown(
     ledger = None if monitor.is_void else account.ledger()
     ledger = ledger and replace(ledger, starts_s=starts[0], starts_j=starts[1])
     running, promised = monitor.running_numbers(), account.promised is not None
-    # Of those that are left nothing is promised before it is renewed; at the end the last stays.
+    # The remaining jobs have no forecast until it is renewed; at the end the last one stays.
     drifts, work_drift = account.drifts() if running in ((), account.kept.numbers) else ({}, None)
     of_jobs = [astuple(drift) for drift in drifts.values()]
     return {

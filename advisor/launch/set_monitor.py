@@ -231,10 +231,10 @@ class SetMonitor:
         return found
 
     def lose_limits(self) -> None:
-        """What holds the limits has failed: from its last answer on none is proven of who runs."""
+        """Mark the limits of running jobs unverified since the last answer of the MPS server."""
         for one in self._running():
             one.lost = (
-                f"its limit was proven until {self._answered_at}, when what holds it answered last"
+                f"its limit was proven until {self._answered_at}, the last answer of the MPS server"
             )
 
     def stop(self) -> None:

@@ -366,7 +366,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "time-sliced": (0.91, 1.14),
     }
 )
-"""The same of the energy of the work on a card each, for each 1 together."""
+"""The same for the energy of the work on separate GPUs, relative to that of sharing."""
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {

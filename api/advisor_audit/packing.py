@@ -680,7 +680,7 @@ class Walk:
         assert one.owner is not None
         if self.within == ALL or self.survey.groups == {""}:
             return ""
-        # Of whom nobody knows whose it is, it shares with none but its own kind.
+        # A job without a group shares only with copies of itself.
         return one.owner.group or f"\0{Workload.of(one.owner).name}"
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:

@@ -86,7 +86,7 @@ def _first(audit: Audit) -> Iterator[str]:
     yield f"<h1>{_text(headline(audit))}</h1>"
     yield (
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
-        f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
+        f"sharing are {word}, for the same work, with 90 % ranges. No sharing was tried.</p>"
     )
     tiles: Sequence[tuple[str, float | None, Interval | None]] = (
         (
@@ -94,7 +94,7 @@ def _first(audit: Audit) -> Iterator[str]:
             now.cost and now.cost / months,
             shared.cost and shared.cost.times(1 / months),
         ),
-        ("GPUs, most at once", now.cards, shared.cards),
+        ("Peak GPUs in use", now.cards, shared.cards),
         ("GPU hours", now.gpu_hours, shared.gpu_hours),
         ("kWh, freed off", now.kwh, shared.kwh),
         ("kWh, freed idle", now.kwh, shared.kwh_idle),
@@ -114,8 +114,8 @@ def _first(audit: Audit) -> Iterator[str]:
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
-        f"<p>Of the GPU hours that are held, {now.paused_hours:,.0f} are of jobs that wait. Beside "
-        f"them {free} are held by nobody: sharing has no part in those.</p>"
+        f"<p>Jobs that wait hold {now.paused_hours:,.0f} of the GPU hours. Another {free} were idle; "
+        "sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"

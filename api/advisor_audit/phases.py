@@ -1,8 +1,8 @@
 """When jobs began, paused, changed their load and ended: a detector that reads GPU by GPU.
 
 It sees a page of one GPU at a time and keeps a few numbers of it in between, so that its memory
-does not grow with the time that is read. Nothing is made up: a time in which nothing was seen
-belongs to nobody, unless it is shorter than `_PATIENCE_S` and the same job is there on both sides.
+does not grow with the time that is read. A gap in the metrics is not attributed to any job, unless
+it is shorter than `_PATIENCE_S` and the same job is on both sides.
 """
 
 import math

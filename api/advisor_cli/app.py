@@ -27,7 +27,7 @@ _COMMANDS = {
     "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
     "replicas": "How many copies of a job run on one GPU, and what ends their number?",
     "place": "Plan which jobs share a GPU, and how: from now on, or until their work is done.",
-    "audit": "Say what sharing would give a cluster, from the metrics that it has already.",
+    "audit": "Estimate what sharing would save in a cluster, from its existing metrics.",
     "drift": "Do launched jobs still do what the model in use expects of them?",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "watch": "Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.",
@@ -52,7 +52,7 @@ _COMMANDS = {
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
     "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
-    "slurm": "Batch jobs that share a GPU: who meets whom, and the agent of each node.",
+    "slurm": "Batch jobs that share a GPU: the choice of partners, and the agent of each node.",
 }
 
 _ROOMS = {

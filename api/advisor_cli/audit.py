@@ -63,9 +63,9 @@ def audit(
     series: Annotated[
         Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
     ] = None,
-    days: Annotated[float, typer.Option(help="Of a Prometheus, back from now", min=0.01)] = 7.0,
-    minutes: Annotated[float, typer.Option(help="How long GPUs are watched", min=0.1)] = 30.0,
-    step: Annotated[int, typer.Option(help="Seconds of a mean", min=1)] = 60,
+    days: Annotated[float, typer.Option(help="Days of a Prometheus to read, up to now", min=0.01)] = 7.0,
+    minutes: Annotated[float, typer.Option(help="Minutes to watch GPUs with --dcgm or --nvml", min=0.1)] = 30.0,
+    step: Annotated[int, typer.Option(help="Averaging interval, s", min=1)] = 60,
     within: Annotated[
         str,
         typer.Option(
@@ -75,28 +75,28 @@ def audit(
         ),
     ] = "namespace",
     job_label: Annotated[
-        str | None, typer.Option(help="Label that names who holds a GPU, before those known")
+        str | None, typer.Option(help="Metric label with the name of the job; read before the known labels")
     ] = None,
-    objective: Annotated[Aim, typer.Option(help="What is made small")] = "energy-efficiency",
+    objective: Annotated[Aim, typer.Option(help="What to minimise")] = "energy-efficiency",
     min_speed: Annotated[
-        float | None, typer.Option(help="Least speed of each job; 1 is as alone", min=0.0, max=1.0)
+        float | None, typer.Option(help="Minimum speed of each job; 1 is its speed alone", min=0.0, max=1.0)
     ] = None,
     http_config: Annotated[
         Path | None, typer.Option(help="File as promtool's --http.config.file")
     ] = None,
     profiles: ProfilesOption = None,
-    keep: Annotated[Path | None, typer.Option(help="Write all series that are read there")] = None,
+    keep: Annotated[Path | None, typer.Option(help="File for all series that are read")] = None,
     placer: Annotated[
         str | None,
         typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page; the JSON is beside it")] = Path("audit.html"),
+    out: Annotated[Path, typer.Option(help="HTML report; the JSON is written next to it")] = Path("audit.html"),
     as_json: AsJson = False,
 ) -> None:
-    """Say what sharing would give a cluster, from the metrics that it has already.
+    """Estimate what sharing would save in a cluster, from its existing metrics.
 
-    Changes no job, and keeps what it sees of each for advice. What ended early goes on with the
-    same command.
+    Changes no job, and keeps an estimate of each job for advice. The same command resumes an audit
+    that ended early.
 
     Example: advisor audit --prometheus http://prometheus:9090 --days 7
     """

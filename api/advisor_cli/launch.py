@@ -162,7 +162,7 @@ def launch(
         list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
     ] = None,
     join: Annotated[
-        str | None, typer.Option(help="Let one job join this launch, which runs", metavar="ID")
+        str | None, typer.Option(help="Add one job to this running launch", metavar="ID")
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return as soon as all run under proven limits")

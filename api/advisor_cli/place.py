@@ -158,7 +158,7 @@ class _Fleet(LimitOptions):
         str | None,
         typer.Option(help="What all GPUs in use may draw, 8kW: most work at one power limit"),
     ] = None
-    time_limit: Annotated[float, typer.Option(help="Most seconds of searching", min=0.0)] = 10.0
+    time_limit: Annotated[float, typer.Option(help="Solver time limit, s", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
         """What is asked for.

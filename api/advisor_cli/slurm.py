@@ -15,7 +15,7 @@ from advisor_node.slurm.matching import run_match
 from advisor_node.slurm.site import SiteSettings
 
 app = typer.Typer(
-    help="Batch jobs that share a GPU: who meets whom, and the agent of each node.",
+    help="Batch jobs that share a GPU: the choice of partners, and the agent of each node.",
     no_args_is_help=True,
 )
 

@@ -376,9 +376,9 @@ def _voiding(fresh: PointSet, alone: Sequence[SoloPoint]) -> Iterator[_Refused]:
 
 
 def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[_Refused]:
-    """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
+    """The newest pairs beyond the limit of one writer; points without a signature have no limit.
 
-    Who holds a token moves the model by steps, each of which has to be no worse than the last.
+    This limits how many points one token contributes per retraining.
     """
     most = max(LEAST_TAUGHT, int(MOST_TAUGHT * learned))
     counts: Counter[str] = Counter()

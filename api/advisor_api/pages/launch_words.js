@@ -27,7 +27,7 @@ export function speedOf(job) {
   return job.relative_speed ?? job.mean_speed;
 }
 
-// Nobody is faster than alone on one host (by 14 % more than noise): more is of another one.
+// On one host no job is faster than alone (beyond 14 % of noise): a higher speed is another host's.
 export function ratedSpeed(job) {
   return speedOf(job) > 1.136 ? `${number(speedOf(job))}x its profile` : percent(speedOf(job));
 }

@@ -297,7 +297,7 @@ def train(
     ] = None,
     with_bundled: WithBundled = False,
     gpu_model: Annotated[
-        str | None, typer.Option(help="Learn this one; else the one with the most points")
+        str | None, typer.Option(help="GPU model to train on; default: the one with most points")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the model; else that of the home: it is used")

@@ -630,10 +630,10 @@ class _PodOffer(Offer):
 
 
 def _bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
-    """At how much the memory of each pod is bounded.
+    """Memory limit of each pod, MiB.
 
-    Of what nobody needs so much is open to them as they book, and the rest is for who joins. A
-    variable must have a value: what no card has is no bound.
+    Memory that no pod needs is divided by what the pods book; the rest is kept for pods that join.
+    The variable must have a value: one that exceeds every GPU's memory stands for no limit.
     """
     whole, booked = int(memory.most_mib or MOST_MIB), sum(pod.booked_percent for pod in pods)
     return tuple(memory.limit_mib(n, booked) or whole for n in range(len(pods)))
