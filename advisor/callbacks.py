@@ -1,4 +1,4 @@
-"""Counts the steps of training loops that somebody else wrote.
+"""Counts the steps of training loops of libraries.
 
     Trainer(..., callbacks=[trainer_callback()])       # Hugging Face
     Trainer(callbacks=[lightning_callback()])          # Lightning

@@ -114,7 +114,7 @@ Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
-any, so that anybody on the way can read the token."""
+any, so that every host on the way can read the token."""
 
 # For a connection and for an answer, unless set otherwise.
 _TIMEOUT_S = 30.0

@@ -380,8 +380,8 @@ class MemoryFit:
             for way, *_ in named or HOLDERS.values()
         )
         return (
-            "JAX, TensorFlow, vLLM and SGLang hold most of a card, needed or not: profile a job "
-            f"that uses one again with {', '.join(ways)}, of which profiles set the variables"
+            "JAX, TensorFlow, vLLM and SGLang reserve most of the GPU, needed or not: profile a "
+            f"job that uses one again with {', '.join(ways)}; profiles set the variables"
         )
 
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
@@ -624,7 +624,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Split:
-    """A share for each job, in their order; of one alone for as long as nobody has joined it.
+    """A share for each job, in their order; of one alone until another job joins it.
 
     Attributes:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.

@@ -123,7 +123,7 @@ class ReadingGate:
 
     Args:
         gpu: That is read.
-        limit_w: Reads its power limit, which somebody may raise while it is watched.
+        limit_w: Reads its power limit, which may be raised while it is watched.
         clock: Seconds.
     """
 

@@ -7,9 +7,9 @@ of the jobs.
 Copies of one job are decided on as any set of so many jobs is. A copy of a server brings its own
 demand; a copy of another job takes what it gets.
 
-Options that are looked at: no limits, limits for those that fill the GPU, the same limit for
-everybody, time slicing, and a GPU for each job; of two jobs the nine splits too, and a job that
-fills the GPU below normal priority. All limits are at counts of SMs or CUs at which libraries
+Options: no limits, limits for jobs that fill the GPU, the same limit for all jobs, time slicing,
+and separate GPUs; for two jobs also the nine splits, and a job that fills the GPU below normal
+priority. All limits are at counts of SMs or CUs at which libraries
 compute right results (docs/measurements/results.md).
 """
 

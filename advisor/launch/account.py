@@ -198,7 +198,7 @@ class JobMonitor:
     def look(self, now: Moment, counted: _Counted, hang_s: float | None) -> None:
         """See whether it ended, stalls, or has met a limit that its user chose.
 
-        A server that is there, and that nobody asks, does not hang.
+        A server without requests does not hang.
 
         Args:
             now: When it was counted.
@@ -304,7 +304,7 @@ class JobMonitor:
         return True
 
     def status(self) -> JobStatus:
-        """As everybody reads it."""
+        """As in the status file."""
         proven = not self.too_fast and self.lost is None
         return JobStatus(
             job=self.job.job.name,
@@ -375,7 +375,7 @@ WINDOW_S, LEAST_REQUESTS = 5.0, 200
 """The least of a window: of fewer requests the 99th percentile is that of one or two."""
 
 WINDOWS = 3
-"""One window that is late may be chance, or somebody who starts; so many in a row are not."""
+"""One late window may be chance, or a job that starts; so many in a row are not."""
 
 
 class P99Watch:
@@ -395,7 +395,7 @@ class P99Watch:
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
-        """Begin anew, as when somebody has come or gone: the first seconds are in no window."""
+        """Begin anew, as after a join or an end: the first seconds are in no window."""
         self.late = 0
         self._begun_s = now_s + SETTLE_S
         self._before: tuple[int, ...] = ()
@@ -432,8 +432,8 @@ class P99Watch:
             return ""
         self._is_told = True
         return (
-            f"the p99 of {name} is {self._said()}, as one bucket of its histogram has it, so "
-            f"nobody can say whether it keeps the {self.promised_ms:g} ms that are promised"
+            f"the p99 of {name} is {self._said()}, the bounds of one bucket of its histogram: "
+            f"whether it keeps the promised {self.promised_ms:g} ms is unknown"
         )
 
     @property
@@ -513,8 +513,8 @@ class Account:
     Attributes:
         first: The stretch of all that began together, or of one that began alone.
         stretches: The first one; each next one is of those, two at least, who ran together after
-            somebody had ended or joined.
-        promised: What is promised of those who run; None: nothing is.
+            a job had ended or joined.
+        promised: Forecast of the running jobs; None: there is none.
         kept: What they did since then.
         renewed: Why it is promised since then; empty: since they began.
         rest_s: How long jobs have run after the first stretch.

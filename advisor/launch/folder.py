@@ -1,12 +1,12 @@
-"""The folder of a launch: how its supervisor and everybody else speak to each other.
+"""The folder of a launch: how its supervisor and other processes exchange state.
 
     spec.json           the request; written before the supervisor starts
     claim               made by the supervisor that runs the launch, so that there is only ever one
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
-    stop                made by anyone who wants it stopped
-    resplit             the split at which somebody wants its jobs started again, until it is seen
-    joins/              who asked to join, as a spec, and what was answered, as the status of a job
+    stop                a request to stop it
+    resplit             the split at which its jobs should start again, until it is seen
+    joins/              requests to join, as specs, and their answers, as the status of a job
     reserve             room for the last words, should the disk be full by then
     history.json        its power and speeds over time, in few points
     observations.jsonl  one line for each stretch that is known for good
@@ -153,12 +153,12 @@ class LaunchFolder:
         (self.path / "stop").touch(PRIVATE_FILE)
 
     def stop_asked(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop was requested."""
         return (self.path / "stop").exists()
 
     @property
     def resplit(self) -> Path:
-        """Holds the split at which somebody wants the jobs started again, until it is answered."""
+        """Holds the split at which the jobs should start again, until it is answered."""
         return self.path / "resplit"
 
     def claimed(self) -> bool:
@@ -249,7 +249,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
         draft.rename(folder.path)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        # Somebody else made it at the same moment.
+        # Another process made it at the same moment.
         if not folder.path.exists():
             raise
     return folder
@@ -278,7 +278,7 @@ _OF_LAUNCH = [
 class StatusWriter:
     """The status of a launch.
 
-    A status that cannot be written, as on a full disk, stops nobody: jobs are watched all the same,
+    A status that cannot be written, as on a full disk, stops no job: jobs are watched all the same,
     and the next one is tried.
 
     Attributes:
@@ -300,7 +300,7 @@ class StatusWriter:
         self.enter("starting")
 
     def enter(self, state: State, **changes: Any) -> None:
-        """Change the state; everybody sees it at once."""
+        """Change the state and write it at once."""
         self.status = replace(self.status, state=state, **changes)
         self._write()
 
@@ -606,7 +606,7 @@ class EndedLaunch:
 
 
 def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
-    """A launch that has ended; None where it has not, nobody can tell when, or it is a link.
+    """A launch that has ended; None if it has not, the time is unknown, or it is a link.
 
     Raises:
         OSError: its folder cannot be read.

@@ -167,8 +167,8 @@ class SeenLaunch:
     Attributes:
         jobs: Those that began with it and those that have joined, or are about to.
         refused: Names of jobs that could not join.
-        joining: Somebody waits for an answer.
-        stop_asked: Somebody wants it stopped.
+        joining: A job waits for an answer.
+        stop_asked: A stop was requested.
     """
 
     launch_id: str
@@ -238,8 +238,8 @@ def see(folder: LaunchFolder) -> SeenLaunch:
 def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict[str, float]:
     """Seconds that jobs take alone on the GPU, by their names, as the same jobs took before.
 
-    The median of what they did in the newest launches in which they finished, at their rates alone
-    there; of servers, and of jobs that nobody counted, nothing is known.
+    The median over the newest launches in which they finished, at their rates alone there. Servers
+    and uncounted jobs are left out.
     """
     wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
     found = defaultdict[str, list[float]](list)

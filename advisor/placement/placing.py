@@ -222,7 +222,7 @@ class Placing:
         if aim not in aims:
             raise InputError(
                 f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
-                why="what is placed is counted in energy, time or money, added up over GPUs",
+                why="a plan is counted in energy, time or money, added up over GPUs",
                 fix=f"use {', '.join(aims)}; a minimum speed protects each job",
             )
         if queue and len(kinds) > MOST_KINDS:
@@ -574,7 +574,7 @@ class SetAnswers:
         counts: How many jobs of each.
         floors: Least speed that each must keep.
         two: What is known of each two of them.
-        ceiling_w: Most power of a card; infinite where nobody asked for one.
+        ceiling_w: Most power of a card; infinite without a request.
 
     Raises:
         InputError: a limit for no job that is there.

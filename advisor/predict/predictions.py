@@ -47,11 +47,10 @@ class _PredictedPart:
 
 
 def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floats:
-    """No faster than alone is expected, or measured than `most`; a server serves what it is asked.
+    """Speeds of at most 1, and measured high ends of at most `most`; servers serve their demand.
 
-    A job that was faster beside others was slow alone (`advisor.validity.slow_alone`), so the next
-    window may show that again, but what it does more than alone is work that nobody does. Values,
-    low and high ends, shape (3, n).
+    A job that was faster beside others was slow alone (`advisor.validity.slow_alone`). The next
+    window may show that again, but it is no extra work. Values, low and high ends, shape (3, n).
     """
     if profile.serving:
         return profile.serving.served(speeds)

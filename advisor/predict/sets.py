@@ -232,9 +232,9 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
 
 
 def _level(wanted: Floats, supply: float) -> Floats:
-    """The most that any gets, so that all together get `supply` where they want more; (ways,).
+    """Ceiling for each job, so that all together get `supply` if they need more; (ways,).
 
-    Those who want less than that get what they want, and the others the same.
+    Jobs that need less keep their need; the others get the ceiling.
     """
     ordered = np.sort(wanted, axis=0)
     left = supply - np.cumsum(ordered, axis=0) + ordered
@@ -604,7 +604,7 @@ def _on_gpus(
         raise InputError(
             f"{what} is not known of {job.job}, which holds {job.gpus} GPUs",
             why=f"sets of one job of {MOST_GPUS} GPUs under MPS are known, with a GPU for each "
-            "neighbour; ranks that get turns at different times wait for each other",
+            "neighbour; ranks that are time-sliced at different times wait for each other",
             fix="name the GPU of each neighbour, such as 100/100@0/100@1",
         )
     seats = np.array([split.gpus or (ALL_GPUS,) * len(profiles) for split in splits]).T

@@ -79,7 +79,7 @@ Proof = Literal["server", "set"]
 from outside; `set`, the job may have changed it before its first context, and nothing tells."""
 
 ComputingPids = Callable[[], Collection[int]]
-"""Lists the processes with a context on a GPU; nobody where they cannot be listed."""
+"""Lists the processes with a context on a GPU; empty where they cannot be listed."""
 
 
 def check_environments(
@@ -111,7 +111,7 @@ def check_environments(
 
 
 class Server(Protocol):
-    """What limits jobs from outside of them; nobody, unless a back-end says otherwise."""
+    """The process outside of jobs that limits them; none by default."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class Backend(Server, Protocol):
         ...
 
     def sight(self) -> Sight | None:
-        """Who uses the GPU now; None where nobody can tell.
+        """The processes on the GPU now; None if unknown.
 
         Raises:
             PartitionError: what enforces the limits does not answer.
@@ -387,7 +387,7 @@ class CuMaskBackend(Server):
             refuse_if_skipped(environment_of(pid))
 
     def sight(self) -> None:
-        """Nobody is asked yet who computes on an AMD GPU."""
+        """Processes on an AMD GPU are not listed yet."""
 
     @property
     def _total(self) -> int:
@@ -831,7 +831,7 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     """Start our own daemon; it replaces one that a killed advisor left.
 
     Raises:
-        PartitionError: it does not start, or that of somebody else is there.
+        PartitionError: it does not start, or another user's is there.
     """
     check_parents(runtime_dir)
     pipe_dir, log_dir = control.pipe_dir, control.pipe_dir.with_name("log")
@@ -854,7 +854,7 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
 
 
 def _check_ours(control: Control) -> None:
-    """Refuse a daemon of somebody else that listens in our folder."""
+    """Refuse another user's daemon that listens in our folder."""
     pid = daemon_pid(control.pipe_dir)
     owner = owner_of(pid) if pid is not None else None
     if owner not in (None, os.geteuid()):
@@ -872,7 +872,7 @@ def _end_daemon(left: MpsBackend) -> None:
     documentation, best practices): the next clients of the same server may fail as they start.
 
     Raises:
-        PartitionError: it is somebody else's, or does not end.
+        PartitionError: it is another user's, or does not end.
     """
     _check_ours(left.control)
     for end in (lambda: left.release(left.clients()), left.close):

@@ -295,7 +295,7 @@ def foreign_text(path: Path | str) -> str:
 def of_user(user: int | None) -> dict[str, Any]:
     """What `subprocess.run` takes for a process of a user, by number; None: of ours.
 
-    Nobody but root may name a user, and nobody needs to name himself.
+    Only root may name another user.
     """
     return {} if user in (None, os.geteuid()) else {"user": user, "group": user, "extra_groups": ()}
 

@@ -656,8 +656,7 @@ class Gains:
 
 
 QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
-"""Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
-shares."""
+"""Whether a queue gains by sharing: 5 % of its GPU time or energy, less, or no job shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

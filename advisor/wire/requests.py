@@ -430,7 +430,7 @@ class LaunchRequest(_SharingRequest):
             where a profile is of another host and each job has a gate.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
-            a row: only tell it, or end the newest job that serves nobody.
+            a row: only warn, or end the newest batch job.
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long is ended, s; None: none is.
         then: Jobs that run together afterwards, one after the other.

@@ -310,8 +310,8 @@ def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
     """Whether anybody knows which counts are safe on the GPU model of these profiles."""
     if checked is None and not any(p.right_units or p.wrong_units for p in profile_set.profiles):
         yield (
-            "nobody has checked at which numbers of SMs libraries compute right results on "
-            f"{profile_set.a.gpu_model}: advisor check"
+            f"no check of SM counts was run on {profile_set.a.gpu_model}, so libraries may compute "
+            "wrong results at some: advisor check"
         )
 
 
@@ -350,7 +350,7 @@ def _width(known: OtherGpu) -> str:
     widths = f"intervals are wider: {listed(factors)}, "
     if known.left_out:
         return f"{widths}which leaving out the {_left_out(known)} took"
-    return f"{widths}somewhat more than leaving out cards of one GPU model took"
+    return f"{widths}somewhat more than for GPUs of one model that were left out"
 
 
 def _left_out(known: OtherGpu) -> str:

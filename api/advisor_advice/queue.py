@@ -405,7 +405,7 @@ class QueueRun:
             try:
                 folder = find_folder(self._root, launch_id)
                 if (own := self._supervisors.get(launch_id)) and own.poll() is not None:
-                    # It ended before it began: its jobs are lost, and nobody starts them later.
+                    # It ended before it began: its jobs are lost, and are not started later.
                     close_unclaimed(folder)
                 launch = see(folder)
             except InputError:
@@ -612,7 +612,7 @@ class QueueRun:
             wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
-        # Noted first: a launch that nobody knows of would be started again.
+        # Noted first: an unknown launch would be started again.
         self._keep(replace(self._record, launches=(*self._record.launches, spec.launch_id)))
         self._spawn(create_folder(self._root, spec))
 

@@ -444,7 +444,7 @@ class Engine(Collector):
     async def warm_up(self) -> None:
         """Read what every answer needs, and answer once: the first who asks waits no longer.
 
-        What fails here is told by readiness, and to those who ask.
+        Readiness and answers report its failures.
         """
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
@@ -494,7 +494,7 @@ class Engine(Collector):
         )
 
     async def place(self, asked: PlacementRequest) -> bytes:
-        """Who shares with whom, as JSON: `advisor.wire.answers`.
+        """Which jobs share a GPU, as JSON: `advisor.wire.answers`.
 
         Worked out beside everything else, in a process of its own.
 

@@ -436,7 +436,7 @@ class _Hours:
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
     without_sm_s: float = 0.0
-    # By GPU model, and whether somebody held it.
+    # By GPU model, and whether a job held it.
     dark_s: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
     labels_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     named: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -742,7 +742,7 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     """What the series do not show."""
     if not totals.reads_power:
         yield (
-            "no power was read, so nothing can be said of energy, nor of who could share: "
+            "no power was read, so neither energy nor sets that could share can be estimated: "
             "collect DCGM_FI_DEV_POWER_USAGE"
         )
     elif hours := totals.hours.without_sm_s / HOUR_S:
@@ -766,8 +766,8 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     )
     if totals.walk.survey.groups == {""}:
         yield (
-            "no series says whose a job is, so all are taken to be of one owner; where "
-            "--within names a label that tells owners apart, strangers do not share"
+            "no series names the owner of a job, so all are taken to be of one owner; with a label "
+            "of owners in --within, jobs of different owners do not share"
         )
     if strangers := sorted(totals.hours.models - set(MEASURED_ON)):
         yield (
@@ -942,7 +942,7 @@ class Wanted:
     """What is asked for.
 
     Attributes:
-        within: Label of who may share with whom, or `all`.
+        within: Label of the jobs that may share, or `all`.
         known: Profiles that the store has, by GPU model and job.
     """
 
@@ -978,7 +978,7 @@ def audit(
 
     Raises:
         SourceError: the source is gone, or answers nonsense.
-        InputError: limits or prices that cannot be meant, or nobody held a GPU.
+        InputError: limits or prices that cannot be meant, or no job was on a GPU.
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = Pages.read(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
@@ -1065,15 +1065,15 @@ def _answer(
         kept=kept,
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
         to_prove=(
-            "nothing here has run together: speeds, watts and tails of sets are for a launch to "
-            "prove (advisor launch says which jobs do not do what was expected)",
-            "of many sets those are taken that look best, so expect less than the value, within "
-            "the range",
+            "no set has run: only a launch proves speeds, watts and tails of sets (advisor launch "
+            "names jobs that miss their forecast)",
+            "the sets are the best of many estimates, so expect less than the value, within the "
+            "range",
             f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
-            "overlapped; a job that runs does not move, so a scheduler that places each once "
-            "frees fewer cards",
-            "jobs that run longer beside others overlap with more of those that come later; the "
-            "work that lags behind is counted, on cards of its own, and not when it is done",
+            "overlapped; running jobs do not move, so a scheduler that places each job once frees "
+            "fewer GPUs",
+            "jobs that run longer when they share overlap with more later jobs; the delayed work "
+            "is counted on separate GPUs, but not its time",
         ),
     )
 

@@ -546,7 +546,7 @@ SLOT_S = 900.0
 _MOST_TEAMS = 20_000
 
 ALL = "all"
-"""Everybody may share with everybody."""
+"""All jobs may share with each other."""
 
 
 class SetKey(NamedTuple):
@@ -585,7 +585,7 @@ class SlotCards:
 
 
 HELD = ("busy", "paused", "shared", "mig")
-"""States of a GPU that somebody holds."""
+"""States of a GPU with a job."""
 
 _APART = {"shared": "shared already", "mig": "in MIG or partitions"}
 

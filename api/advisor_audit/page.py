@@ -46,17 +46,18 @@ def _parts(audit: Audit) -> Iterator[str]:
     )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
-        "The changes worth most": audit.changes and _changes(audit),
+        "The changes that save most": audit.changes and _changes(audit),
         "The first week": audit.changes and _list(_first_week(audit), "ol"),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
         "Measured, against what you may have": _measured(),
-        "Who held the GPUs": _held_by(audit.held_by),
-        "Who with whom": _sets(audit.sets[:_SETS]),
-        "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
-        "Jobs that may fill a card": unknown
-        and _jobs(unknown[:_JOBS], "Of these no SM activity was read."),
-        "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
+        "Labels of the jobs": _held_by(audit.held_by),
+        "Sets that share": _sets(audit.sets[:_SETS]),
+        "Jobs that do not fill a GPU": small and _jobs(small[:_JOBS], "Most hours first."),
+        "Jobs that may fill a GPU": unknown
+        and _jobs(unknown[:_JOBS], "Their SM activity was not read."),
+        "Jobs that fill a GPU": full
+        and _jobs(full[:_JOBS], "SMs active half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
         "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
     }
@@ -67,7 +68,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
         f"gone {span.waits} times. "
     )
-    who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
+    who = "all jobs" if span.within == "all" else f"jobs of one {span.within}"
     yield (
         f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
         f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
@@ -114,8 +115,8 @@ def _first(audit: Audit) -> Iterator[str]:
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
-        f"<p>Jobs that wait hold {now.paused_hours:,.0f} of the GPU hours. Another {free} were idle; "
-        "sharing does not change those.</p>"
+        f"<p>Jobs that wait hold {now.paused_hours:,.0f} of the GPU hours. Another {free} were "
+        "idle; sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -191,11 +192,11 @@ def _first_week(audit: Audit) -> Iterator[str]:
         "whether they are still right."
     )
     yield (
-        f"Day 2, share one GPU: {audit.first_pairs[0].command}. Of short runs and no servers, this "
-        "is the pair that is surest to save."
+        f"Day 2, share one GPU: {audit.first_pairs[0].command}. Among pairs of short runs without "
+        "servers, this is the surest to save."
         if audit.first_pairs
         else "Day 2, share one GPU, for tests: no pair without servers is sure to save, so begin "
-        "with copies of the first change that nobody waits for."
+        "with copies of the first change that are not urgent."
     )
     tails = [
         f"p99 of {name} over {tail.high:.1f} times that alone"
@@ -287,8 +288,8 @@ def _measured() -> str:
 
 def _sets(sets: Sequence[SharingSet]) -> str:
     return _table(
-        "Sets that could have shared a GPU, those worth most first. Speeds are of that alone; a "
-        "job behind whose name @50 stands would have an MPS share of 50 %.",
+        "Sets that could have shared a GPU, the best first. Speeds are relative to alone; @50 "
+        "behind a job is an MPS share of 50 %.",
         (
             "jobs, each with its speed",
             "whose",

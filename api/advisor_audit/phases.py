@@ -49,8 +49,8 @@ class Segment(NamedTuple):
     """A stretch of a page in which a GPU did one thing.
 
     Attributes:
-        owner: None: nobody, or several.
-        label: That names who held it, of several the first; empty: no label does.
+        owner: None: no job, or several.
+        label: That names the job, of several the first; empty: no label does.
         phase: Number of the phase of the job, 0 for the first.
         seen_s: How much of it has readings.
         means: Of each channel that was read.
@@ -319,7 +319,7 @@ def _runs(codes: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
 _PATIENCE_S = 300.0
 
 HELD_MIB = 200.0
-"""Somebody holds a GPU of which more memory is in use, where no label says so."""
+"""Memory in use above which a GPU without labels has a job."""
 
 # Activity of a job that waits.
 _QUIET_PERCENT = 1.0
@@ -423,7 +423,7 @@ def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Code
         before = _before(page, held[:first], owners, watched)
         short = last - first <= patience
         if before >= 0 and (short or owners[before].name.startswith(page.gpu)):
-            held[first:last] = before  # the label is late, or nobody ever had one
+            held[first:last] = before  # the label is late, or there never was one
         elif not short or not page.owners:
             watched.plain += 1
             owners.append(Owner("", f"{page.gpu} #{watched.plain}"))
@@ -432,7 +432,7 @@ def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Code
 
 
 def _before(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> int:
-    """Who held it until now, as one of this page; nobody where it was not seen for too long."""
+    """The owner until now, by its index on this page; `NOBODY` after too long a gap."""
     begin_s, seen = page.at(len(held)), np.flatnonzero(held != _UNSEEN)
     if len(seen):
         last = int(seen[-1])

@@ -63,8 +63,12 @@ def audit(
     series: Annotated[
         Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
     ] = None,
-    days: Annotated[float, typer.Option(help="Days of a Prometheus to read, up to now", min=0.01)] = 7.0,
-    minutes: Annotated[float, typer.Option(help="Minutes to watch GPUs with --dcgm or --nvml", min=0.1)] = 30.0,
+    days: Annotated[
+        float, typer.Option(help="Days of a Prometheus to read, up to now", min=0.01)
+    ] = 7.0,
+    minutes: Annotated[
+        float, typer.Option(help="Minutes to watch GPUs with --dcgm or --nvml", min=0.1)
+    ] = 30.0,
     step: Annotated[int, typer.Option(help="Averaging interval, s", min=1)] = 60,
     within: Annotated[
         str,
@@ -75,11 +79,13 @@ def audit(
         ),
     ] = "namespace",
     job_label: Annotated[
-        str | None, typer.Option(help="Metric label with the name of the job; read before the known labels")
+        str | None,
+        typer.Option(help="Metric label with the name of the job; read before the known labels"),
     ] = None,
     objective: Annotated[Aim, typer.Option(help="What to minimise")] = "energy-efficiency",
     min_speed: Annotated[
-        float | None, typer.Option(help="Minimum speed of each job; 1 is its speed alone", min=0.0, max=1.0)
+        float | None,
+        typer.Option(help="Minimum speed of each job; 1 is its speed alone", min=0.0, max=1.0),
     ] = None,
     http_config: Annotated[
         Path | None, typer.Option(help="File as promtool's --http.config.file")
@@ -90,7 +96,9 @@ def audit(
         str | None,
         typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="HTML report; the JSON is written next to it")] = Path("audit.html"),
+    out: Annotated[Path, typer.Option(help="HTML report; the JSON is written next to it")] = Path(
+        "audit.html"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Estimate what sharing would save in a cluster, from its existing metrics.

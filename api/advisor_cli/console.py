@@ -211,7 +211,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def job_names(incomplete: str) -> list[str]:
-    """Jobs that a shell completes a name to: by their files, since nobody waits for more."""
+    """Jobs that a shell completes a name to: by their files, which is fast."""
     folders = job_folders(read_settings().jobs_dir)
     files = (file for folder in folders for file in folder.glob("*.yaml"))
     return sorted({file.stem for file in files if file.stem.startswith(incomplete)})
@@ -317,7 +317,7 @@ ServiceAddress: TypeAlias = Annotated[
 ]
 
 ServiceCa: TypeAlias = Annotated[
-    Path | None, typer.Option(help="PEM file with who signed the service's certificate")
+    Path | None, typer.Option(help="PEM file with the CA of the service's certificate")
 ]
 
 

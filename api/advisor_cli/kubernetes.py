@@ -57,7 +57,9 @@ def serve(
     tls_key: Annotated[Path, typer.Option(help="PEM file with its key")],
     client_ca: Annotated[
         Path | None,
-        typer.Option(help="PEM file with who signs the API server's certificate as a client"),
+        typer.Option(
+            help="PEM file with the CA that signs the API server's certificate as a client"
+        ),
     ] = None,
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,

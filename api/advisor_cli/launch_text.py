@@ -151,7 +151,7 @@ def _log_tail(folder: LaunchFolder) -> str:
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
-# Columns that a narrow screen does without: of a number that is cut off nobody sees that it is.
+# Columns that a narrow screen leaves out: a number that is cut off looks like another number.
 _SPARE = ("units", "memory")
 
 
@@ -216,7 +216,7 @@ def _memory(job: JobStatus) -> str:
 
 
 def _predicted_saved(status: LaunchStatus) -> float | None:
-    """Of those that began together, as long as nobody has joined."""
+    """Of the jobs that began together, until another joins."""
     if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
         return None
     return forecast.energy_saved and forecast.energy_saved.value
@@ -374,7 +374,7 @@ def _seats(seen: Observation) -> list[tuple[str, float]]:
 
 
 def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
-    """Energy of the whole launch, and how long nobody looked."""
+    """Energy of the whole launch, and how long it was not watched."""
     if status.whole_energy_j is not None:
         starts = energy_text(status.starts_energy_j or 0.0)
         whole = energy_text(status.whole_energy_j)

@@ -22,7 +22,7 @@ def serve(
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8765,
     socket: Annotated[
         Path | None,
-        typer.Option(help="Unix socket to listen on instead of a port; the kernel says who asks"),
+        typer.Option(help="Unix socket to listen on instead of a port; the kernel tells the user"),
     ] = None,
     socket_group: Annotated[
         str | None, typer.Option(help="Group whose members may read, write and launch there")

@@ -19,7 +19,7 @@ app = typer.Typer(
     help="Make, list and revoke the tokens that the service lets in.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(help="Whom or what it is for; stands in the audit log")]
+Name = Annotated[str, typer.Argument(help="User or program of the token; named in the audit log")]
 
 
 @app.command("create")

@@ -62,7 +62,7 @@ def top(
         str | None,
         typer.Option(
             help=f"Address of advisor serve; if not given {_SERVICE}, and the launches of this "
-            "host where nobody answers there"
+            "host if no service answers there"
         ),
     ] = None,
     service_ca: ServiceCa = None,

@@ -149,7 +149,7 @@ def granted_units(
 
 UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
-or where nobody can see its limit."""
+or where its limit cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ class _Daemon(Protocol):
         ...
 
     def sight(self, *, used: bool) -> Sight | None:
-        """Who uses the GPU; None: nobody says.
+        """The processes on the GPU; None: unknown.
 
         Args:
             used: Whether a tenant is there.
@@ -432,7 +432,7 @@ class Room(Generic[T]):
 
     @property
     def meters(self) -> Sequence[TenantMeter[T]]:
-        """Of its tenants, and of those of whom something is still to be reported."""
+        """Of its tenants, and of ended ones with something left to report."""
         return tuple(self._meters.values())
 
     @property
@@ -512,9 +512,8 @@ class Room(Generic[T]):
                     meter.tenant,
                     "MemoryLimitMet",
                     f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
-                    f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it "
-                    "asks for beyond that fails as out of memory. Profile the job as it runs now, "
-                    "or give it a GPU of its own",
+                    f"{meter.tenant.share.memory_mib:,} MiB on a shared GPU: more than that fails "
+                    "as out of memory. Profile the job as it runs now, or give it a GPU of its own",
                 )
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over

@@ -1,5 +1,5 @@
--- Lets a named job wait for partners on its GPU, as `advisor slurm match` decides. Asks
--- nobody: slurmctld takes no other submission while a plugin runs. docs/slurm.md.
+-- Lets a named job wait for partners on its GPU, as `advisor slurm match` decides. It sends no
+-- request: slurmctld takes no other submission while a plugin runs. docs/slurm.md.
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)")
 local advisor = {}

@@ -361,7 +361,7 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
 _STAND_INS: Mapping[str, str] = {
     "idle_power_w": "that of other profiles is taken",
     "power_limit_w": "watts are compared with the most that was drawn",
-    "memory_used_mib": "without it nobody knows what fits next to it",
+    "memory_used_mib": "without it the memory left for other jobs is unknown",
 }
 
 

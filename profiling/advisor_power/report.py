@@ -24,8 +24,8 @@ from advisor_training.reports import (
 )
 
 LIMITS = (
-    "What cannot be known here: how far the power of a board is off as a whole. That takes a meter "
-    "outside of it; boards are linear, and off by up to 5 %. Compare values of one card only.",
+    "A constant sensor error of a board is not included: only an external meter shows it. Boards "
+    "are linear, and off by up to 5 %. Compare values of one GPU only.",
     "Nor does any reading show what happens inside an execution that is shorter than the stated "
     "resolution, or what single parts of the GPU draw over time.",
 )

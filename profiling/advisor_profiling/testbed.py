@@ -84,7 +84,7 @@ class PhaseLock:
     """Two lock files for each physical core that this process may use now.
 
     All advisors of a host share them; a killed one lets go by itself. Those of which each has cores
-    of its own wait for nobody. Without a folder there is nothing to keep apart, as in a replay.
+    of its own do not wait. Without a folder there is nothing to keep apart, as in a replay.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -387,10 +387,10 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def check_alone(gpu: Gpu) -> None:
-    """Refuse a GPU on which somebody else computes: every reading would be of both.
+    """Refuse a GPU on which another process computes: every reading would be of both.
 
     Raises:
-        BusyError: somebody does.
+        BusyError: one does.
     """
     if gpu.vendor != "nvidia":
         return

@@ -79,7 +79,7 @@ def whole(bundled_power: Path, tmp_path_factory: pytest.TempPathFactory) -> Whol
 def test_page_says_first_what_cannot_be_known(whole: Whole) -> None:
     page, _ = whole
     body = page[page.index("<h1>") :]
-    assert body.index("how far the power of a board is off") < body.index("<h3>")
+    assert body.index("A constant sensor error") < body.index("<h3>")
     assert "<h2>Sensor: NVIDIA H100 80GB HBM3, driver 580.1, 2026-11-23</h2>" in page
     assert "gemm m=400 n=64 k=64 bf16, 132 SMs, after idle" in page
     for row in ("30 µs", "30000 µs", "instant", "ours"):

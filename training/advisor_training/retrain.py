@@ -96,7 +96,7 @@ from advisor_training.train import (
 POINTS = "points.json"
 """A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
 
-# Of points whose moment nobody can read.
+# Of points without a readable moment.
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -190,7 +190,7 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
 
 
 def _moment_of(point: Point, otherwise: datetime) -> datetime:
-    """When a point was measured, with a time zone; otherwise where nobody can read it."""
+    """When a point was measured, with a time zone; otherwise if it is unreadable."""
     try:
         found = datetime.fromisoformat(point.started_at)
     except ValueError:

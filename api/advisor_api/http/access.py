@@ -84,11 +84,11 @@ class TokenCache:
         found = self._waiting[secret]
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
-        # Anyone who goes away takes the look from nobody else.
+        # A caller that goes away does not cancel the look of others.
         return await asyncio.shield(found)
 
     async def _read(self) -> None:
-        """Look up all that wait, one read after the other, until nobody does."""
+        """Look up all waiting secrets, one read after the other, until none waits."""
         while self._waiting:
             now = dict(itertools.islice(self._waiting.items(), _AT_ONCE))
             for secret in now:
@@ -96,10 +96,10 @@ class TokenCache:
             began = time.monotonic()
             try:
                 tokens = await asyncio.to_thread(self._find, now.keys())
-            except Exception as error:  # noqa: BLE001 else all that wait would wait for ever
+            except Exception as error:  # noqa: BLE001 else all that wait would wait forever
                 for future in now.values():
                     future.set_exception(error)
-                    future.exception()  # somebody who waited may be gone
+                    future.exception()  # the caller may be gone
             else:
                 for secret, future in now.items():
                     future.set_result((began, tokens.get(secret)))

@@ -105,8 +105,8 @@ def family(
     return found
 
 
-# On every answer that has not its own: scripts, styles and data come from here alone, nobody may
-# frame a page, and nothing is kept.
+# On every answer that has not its own: scripts, styles and data come from here alone, no page may
+# be framed, and nothing is kept.
 _HEADERS = [
     (
         b"content-security-policy",
@@ -174,8 +174,8 @@ class Gate:
         except ClientDisconnect:
             pass
         except asyncio.CancelledError:
-            # The server cancels what it still answers when its time to end is over, and nobody
-            # else does. It would say 500, as of a fault.
+            # Only the server cancels: at the end of its time to stop. Without this the answer would
+            # be a 500.
             await answer.refuse(service_ends())
         except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
             await answer.refuse(error)

@@ -61,7 +61,7 @@ def most_of(path: str) -> Most:
 
 
 class Buckets:
-    """A token bucket for each caller: a burst at once, and a steady rate that goes on for ever."""
+    """A token bucket for each caller: a burst at once, and a steady rate after it."""
 
     def __init__(
         self,

@@ -18,8 +18,7 @@ class ServeOptions:
         socket_group: Number of a group whose members may read, write and launch there.
         tls_certificate: PEM file with the certificate and those that signed it.
         tls_key: PEM file with its private key, without a password.
-        client_ca: PEM file with those who sign certificates that clients may show; None: nobody is
-            asked for one.
+        client_ca: PEM file with the CAs of client certificates; None: clients need none.
         insecure: Listen on other addresses than loopback without TLS.
         launching: Requests may launch registered jobs.
         anonymous_read: Whether reading needs no token; None: on a port that only this host
@@ -101,7 +100,7 @@ def check_options(options: ServeOptions) -> None:
     if options.socket is not None and options.tls_certificate is not None:
         raise InputError(
             "a Unix socket has no TLS",
-            why="nobody can listen in on it",
+            why="its traffic does not leave the host",
             fix="give --socket or --tls-certificate",
         )
     if options.socket_group is not None and options.socket is None:

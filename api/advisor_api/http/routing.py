@@ -291,7 +291,7 @@ class _SentRoute(APIRoute):
         unbounded = super().get_route_handler()
 
         async def usual(request: Request) -> Response:
-            # A thread may wait for ever, as for a disk of the network that is gone.
+            # A thread may wait forever, as for a disk of the network that is gone.
             async with asyncio.timeout(_MOST_S):
                 return await unbounded(request)
 

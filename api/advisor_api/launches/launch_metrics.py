@@ -57,14 +57,14 @@ class LaunchMetrics(Collector):
             is_silent = status.silent_s is not None
             (self._silent.add if is_silent else self._silent.discard)(status.launch_id)
             self._begin_counters(status)
-            # What is old is shown to nobody as what a GPU does now.
+            # Old values are not shown as the present ones of a GPU.
             if status.state == "running" and not is_silent:
                 self._running[status.launch_id] = status
             else:
                 self._running.pop(status.launch_id, None)
 
     def _begin_counters(self, status: LaunchStatus) -> None:
-        """From 0, as far as it is known of what: else nobody sees the first value as a growth."""
+        """Begin counters at 0, so that Prometheus sees the first value as an increase."""
         if status.gpu_uuid is not None:
             for by_gpu in (self._used_j, self._saved_j, self._lost_j):
                 by_gpu[status.gpu_uuid] += 0.0

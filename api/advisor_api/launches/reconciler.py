@@ -199,8 +199,8 @@ class Housekeeping:
 LOOK_S = 1.0
 
 HALF_S = 3.0
-"""Whoever asked for a launch makes its folder and starts its supervisor in less time. Nobody waits
-longer, however far the clock was set back."""
+"""Longest time from a request until its folder is made and its supervisor started, however far the
+clock was set back, s."""
 
 TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
@@ -267,7 +267,7 @@ class Reconciler:
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
         if row.state != "accepted":
-            gone = "the folder of the launch is gone, and nobody can tell what became of it"
+            gone = "the folder of the launch is gone, so its result is unknown"
             fail(row, self._state, "supervisor-gone", gone)
             return
         asked_s = datetime.fromisoformat(row.created_at).timestamp()
@@ -302,7 +302,7 @@ class Reconciler:
         if row := self._rows.get(folder.launch_id):
             return row
         if not folder.claimed():
-            # A command line that was killed before it began: nobody waits for it.
+            # A command line that was killed before it began: it has no caller.
             return None
         if row := self._state.launch(folder.launch_id):
             return row
@@ -419,7 +419,7 @@ class DriftWatch:
             *((subject, _ENDED) for subject in sorted(known - there)),
         ):
             service.state.audit(
-                # Nobody asked for it.
+                # Without a request.
                 AuditEntry(
                     at=now(), who="advisor", action="drift", subject=subject, outcome=outcome
                 )

@@ -41,11 +41,11 @@ function partners(job, gpu, found) {
     html(
       "p",
       { class: "quiet-text" },
-      own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the card. ` : "Alone it fills the card. ",
-      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a card with, against one after the other. ` : "",
+      own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the GPU. ` : "Alone it fills the GPU. ",
+      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a GPU with, against one after the other. ` : "",
       link("All of them in the matrix", "/matrix", { gpu }),
     ),
-    best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a card with."),
+    best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a GPU with."),
   ];
 }
 

@@ -1,4 +1,4 @@
-// All jobs of a GPU model, a line each: how much of a card it needs, what it draws, and beside whom
+// All jobs of a GPU model, a line each: how much of a GPU it needs, what it draws, and with which job
 // it does best.
 
 import { address, field, html, link, notice, select, table, tag } from "./elements.js";
@@ -12,7 +12,7 @@ import { shareLine } from "./share_line.js";
 const KINDS = {
   measured: ["All measured", (row) => row.gpu_model !== null],
   room: ["Those that leave room", (row) => row.curve?.size],
-  fills: ["Those that fill the card", (row) => row.curve && !row.curve.size],
+  fills: ["Those that fill the GPU", (row) => row.curve && !row.curve.size],
   own: ["Measured here", (row) => row.source === "stored"],
   never: ["Not measured", (row) => row.gpu_model === null],
 };

@@ -9,7 +9,7 @@ export function stateTag(launch) {
   return tag(stateText(launch), launch.silent_s == null ? (KINDS[launch.state] ?? "") : "bad");
 }
 
-// The state, with how old that is where nobody has heard of the supervisor.
+// The state, with its age where the supervisor is silent.
 export function stateText({ state, silent_s }) {
   return silent_s == null ? state : `${state}, not heard of for ${silent_s} s`;
 }

@@ -43,7 +43,7 @@ function draw(found, models, state) {
   };
   const counts = ["share", "your call"].map((verdict) => found.pairs.filter((one) => one.verdict === verdict).length);
   content.append(
-    html("p", { class: "quiet-text" }, `Of ${found.pairs.length} pairs on the ${found.gpu_model}, ${counts[0]} are to share a card, and ${counts[1]} are a question of prices. Against one after the other; a cell opens the pair.`),
+    html("p", { class: "quiet-text" }, `Of ${found.pairs.length} pairs on the ${found.gpu_model}, ${counts[0]} should share a GPU, and ${counts[1]} are a question of prices. Against one after the other; a cell opens the pair.`),
     found.left_out ? notice("", `${found.left_out} more jobs are left out: those measured here come first.`) : "",
     html(
       "div",

@@ -116,7 +116,7 @@ function shortcuts({ options, best, way }) {
   return found;
 }
 
-// What a screen reader says, and everybody may read, when the shares have moved.
+// The text for screen readers, visible to all, when the shares have moved.
 function spoken(option) {
   const speeds = option.jobs.map((job) => `${job.job} at ${percent(job.speed.value)}`).join(", ");
   const misses = option.violations.length ? ` Not allowed: ${option.violations.join("; ")}.` : "";

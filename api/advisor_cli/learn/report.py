@@ -93,7 +93,7 @@ def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list
 
 def _recordings(record: SensorRecord, home: Path) -> Iterator[Trace]:
     for file in sorted((home / SENSOR_RECORDS.name / "recordings").glob("*.jsonl")):
-        # One that was broken off in its first line is of nobody.
+        # One that was broken off in its first line belongs to no record.
         with suppress(InputError, OSError):
             trace = read_trace(file)
             if (trace.header.gpu_uuid, trace.header.started_at) == (

@@ -11,7 +11,7 @@ _COMMANDS = {
     "sensor": "How often, over what time and how late do the power sensors of a card read?",
     "kernel": "What power does one operation draw from one execution to the next, and what energy?",
     "input": "What power does a product of matrices draw, filled with these data?",
-    "components": "What is known of where a job's power goes: floor, memory as read, what is left.",
+    "components": "Parts of a job's power: floor, memory as read, the rest.",
     "train": "Learn what data do to power, from what `advisor power input` measured.",
 }
 

@@ -169,7 +169,9 @@ def input_power(
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
     python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = WINDOW_S,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ignore cached results and measure again")
+    ] = False,
     allow_unsafe: AllowUnsafe = False,
     predict: Annotated[
         bool, typer.Option("--predict", help="Ask the model, without a GPU: advisor power train")

@@ -191,7 +191,7 @@ def _check_gpu_model(gpu: str, gpu_model: str | None) -> None:
 
 
 def _say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
-    """Nobody takes a replay for a measurement."""
+    """A line that this is a replay, not a measurement."""
     console.print(
         f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
         f"{of.measured_at[:10]}: no GPU is used.",
@@ -371,7 +371,9 @@ def kernel(
         float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
     ] = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is kept")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ignore cached results and measure again")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """What power does one operation draw from one execution to the next, and what energy?
@@ -477,7 +479,7 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
         console.print(f"record of the power sensor: {origin}", soft_wrap=True)
     if not sensors.channel.accepted:
         console.print(
-            "the record of the sensor did not keep what is asked of one: bands may be too narrow",
+            "the sensor record misses its own requirements: bands may be too narrow",
             soft_wrap=True,
         )
     return sensors

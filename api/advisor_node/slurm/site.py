@@ -230,7 +230,7 @@ class SlurmTask:
 
     @property
     def undecided(self) -> bool:
-        """Whether nobody has said yet what it gets."""
+        """Whether its share is not decided yet."""
         return (
             self.pending
             and self.named is not None

@@ -336,7 +336,7 @@ def _of_placer(
 # Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
 _OF_KAI = ("gpu-memory", "gpu-fraction")
 
-# How names of variables begin that nobody else may set where a pod computes.
+# Prefixes of variables that only the webhook may set in the computing container.
 _OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
 
 
@@ -475,7 +475,7 @@ _DIVIDED = (
     (
         r"nvidia\.com/(gpumem|gpucores|priority)",
         "a limit of HAMi, which divides GPUs itself",
-        "it binds nobody on a GPU that advisor chooses",
+        "it limits no pod on a GPU that advisor chooses",
         f"set {names.PLACED_BY}: hami, and advisor writes these limits; or leave it out",
     ),
     (

@@ -58,7 +58,7 @@ class Node:
         taints: Those that keep pods away.
         gpus: Those that are ready.
         allocatable: What all pods may ask for together; nothing: it does not say.
-        checked_at: What its agent wrote when that was last true; empty: nobody renews it.
+        checked_at: What its agent wrote when that was last true; empty: no agent renews it.
         refused: Why none of its GPUs is used; empty: they are.
     """
 
@@ -215,7 +215,7 @@ class Pod:
         version: Its resourceVersion.
         created_s: When it was made, seconds since 1970.
         started_s: When its node took it; None: not yet.
-        user: Whom it runs as; equal texts are the same user for MPS.
+        user: The user that it runs as; equal texts are the same user for MPS.
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
         booked_percent: What it books of a GPU.
         gates: Names of its scheduling gates.
@@ -365,7 +365,7 @@ def _sure(asked: Wishes, item: Object) -> Wishes:
 
 
 def _user(spec: Object, container: Object) -> str:
-    """MPS serves one user at a time; where the pod does not say whom, its image does."""
+    """The user for MPS, which serves one at a time; by the image if the pod names none."""
     for context in (part(container, "securityContext"), part(spec, "securityContext")):
         if (user := context.get("runAsUser")) is not None:
             return f"uid {user}"
@@ -793,7 +793,7 @@ class Round:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
         allowed: The most GPUs of a namespace, where its quotas bound them.
-        unread: Why nobody knows that, by namespace: its pods wait.
+        unread: Why that is unknown, by namespace: its pods wait.
         others: What all other pods ask of nodes, by node.
         left_alone: Uids of pods that are given nothing now.
     """
@@ -813,7 +813,7 @@ class Round:
     def decide(self) -> Iterator[PodDecision]:
         """What each waiting pod does now; by namespace, that of the oldest first."""
         cards = _Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
-        # A pod whose partner has its share already is given its own, beside it and to nobody else.
+        # A pod whose partner has its share already gets its own, beside that partner only.
         promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
         for write in promised.values():
             [first] = write.partners
@@ -883,7 +883,7 @@ class _Tenant:
         for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
             if offer.takes_gpu and (card := self._room_for(offer, begun)):
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
-                continue  # in the next rounds, when those who begin there have their shares
+                continue  # in the next rounds, when the pods that begin there have their shares
             start = offer.start(self.cards, answer)
             # Others that are made together with them have two seconds to come.
             if start is not None and self.round.now_s - start.pods[0].created_s >= 2.0:

@@ -115,7 +115,7 @@ class Agents:
         self._seen: dict[str, tuple[str, float]] = {}
 
     def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
-        """The nodes whose agent said something lately, or on which nobody renews anything.
+        """The nodes with a recent sign of their agent, or without an agent.
 
         All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
         """
@@ -390,7 +390,7 @@ class Choosing:
             except AdvisorError as error:
                 LOG.warning("%s", error)
                 stopping.wait(_TICK_S)
-            except Exception:  # a fault of ours must not leave all pods waiting for ever
+            except Exception:  # a fault of ours must not leave all pods waiting forever
                 LOG.exception("an internal error")
                 stopping.wait(_TICK_S)
             self._last_round_s = time.monotonic()
@@ -463,7 +463,7 @@ class Choosing:
                 if error.is_conflict:
                     self._conflicts.inc()
                 elif error.status in (400, 403, 422):
-                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait,
+                    # A rule or a webhook refuses this pod, perhaps forever: others must not wait,
                     # and it is tried again in a minute.
                     self._left_alone[write.pod.uid] = time.monotonic() + 60.0
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
@@ -592,7 +592,7 @@ def _mutate(
             review, read_object(body), choosing.username, host_paths,
             is_full=choosing.is_full, advise=advise,
         )  # fmt: skip
-        # All others ask nobody, and take a millisecond.
+        # All others need no service, and take a millisecond.
         asks = names.PLACED_BY.encode() in body
         return JSONResponse(await asyncio.to_thread(answer) if asks else answer())
 

@@ -636,7 +636,7 @@ class _LiveInputBench:
         Raises:
             RefusedError: it cannot be computed; the next one may.
             JobError: the workload ended or hangs.
-            BusyError: somebody else computes on the GPU.
+            BusyError: another process computes on the GPU.
         """
         outputs = self._load(case, matrices)
         watch = WindowInputs(

@@ -111,7 +111,7 @@ def test_a_server_that_costs_energy_is_warned_of(
     assert (text in warnings(given)) is is_warned
 
 
-# what the GPU has not
+# power and bandwidth that the GPU lacks
 
 
 def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
@@ -122,7 +122,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         part in text
         for part in (
             "all would draw 879 W: at the limit of 700 W the clock falls by 8 %",
-            "together they want 120 % of the memory bandwidth, of which 93 % can be had",
+            "together they need 120 % of the memory bandwidth; 93 % is the most",
             "a alone at 50 % runs at 50 % of its full speed, beside the others at 90 %",
         )
     )
@@ -132,7 +132,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
     assert "would draw" not in text
 
 
-# what is worth more
+# better options
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {TWENTY: (0.3, 0.8, 400.0), Split((40.0, 60.0)): (0.45, 0.6466, 400.0)},
             "40/60",
-            "20/80 is worth 0.31 % more, which is a tie: the fewest and the loosest limits are",
+            "20/80 is 0.31 % better, which is a tie: the fewest and the loosest limits win",
         ),
         (
             {TIME_SLICED: (0.6, 0.6, 400.0), TWENTY: (0.575, 0.575, 400.0)},
             "20/80",
-            "time-sliced is worth 4.35 % more, less than the 5.0 % that it must be ahead",
+            "time-sliced is 4.35 % better, less than the 5.0 % that it needs",
         ),
         (
             {TIME_SLICED: (0.51, 0.51, 400.0)},
             "exclusive",
-            "time-sliced is worth 2.00 % more, less than the 6.0 % that it must be ahead",
+            "time-sliced is 2.00 % better, less than the 6.0 % that it needs",
         ),
         (
             {EQUAL: (0.503, 0.503, 400.0)},
@@ -161,7 +161,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {UNCAPPED: (0.6, 0.6, 400.0), TWENTY: (0.3, 0.8, 400.0)},
             "uncapped",
-            "a split does not pay: at best, with 20/80, it is worth 8.3 % less",
+            "a split does not pay: the best, 20/80, is 8.3 % worse",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0)},
@@ -171,7 +171,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {EQUAL: (0.5, 0.55, 430.0)},
             "exclusive",
-            "sharing does not pay: at best, with 50/50, it is worth 2.3 % less",
+            "sharing does not pay: the best, 50/50, is 2.3 % worse",
         ),
         (PAYS | {THIRTY: (0.29, 0.9, 400.0)}, "30/70", "a runs at 29 % of its speed only"),
     ],
@@ -185,7 +185,7 @@ def test_why_this_way_and_no_other(known: Known, name: str, why: str) -> None:
 
 def test_limits_that_better_options_break_are_named() -> None:
     slow = decided(PAYS, min_speed={"a": 0.4, "b": 0.4})
-    assert "30/70 would be worth 9.1 % more, but a may run at as little as 30 %" in said(slow)
+    assert "30/70 would be 9.1 % better, but a may run at as little as 30 %" in said(slow)
     tight = decided(PAYS, min_speed={"a": 0.7, "b": 0.52})
     near = "60/40 is nearest, but a may run at as little as 60 % of its speed alone, below 70 %"
     assert f"sharing breaks a limit: {near}" in reasons(tight)
@@ -196,7 +196,7 @@ def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
     for tie, is_named in ((0.0, True), (0.0101, False)):
         given = decided(ways, policy=replace(FREE, tie=tie), min_speed={"b": 0.7})
         assert given.chosen.name == "50/50"
-        assert ("30/70 would be worth 1.0 % more, but b " in said(given)) is is_named
+        assert ("30/70 would be 1.0 % better, but b " in said(given)) is is_named
 
 
 def test_a_ceiling_that_only_the_bad_end_breaks_is_a_warning() -> None:

@@ -244,7 +244,7 @@ def test_faster_than_alone_by_a_profile_of_another_host_is_no_gain(
         assert [one is None for one in claimed] == [doubtful] * 5
         told = [text.partition("; ")[::2] for _, text in pace_news(watch.monitor)]
         assert [(what[:12], fix) for what, fix in told] == [
-            ("a makes 1.43", "advisor profile a")
+            ("a runs at 1.43", "advisor profile a")
         ] * doubtful
 
 
