@@ -371,8 +371,8 @@ class Prices:
     def text(self, this: tuple[float, float], apart: tuple[float, float]) -> str:
         """Cost of a way and of one after the other, each from its seconds and joules."""
         own, other = (self.of(held_s, energy_j) for held_s, energy_j in (this, apart))
-        each = [f"{self.gpu_hour:g} a GPU hour"] if self.gpu_hour else []
-        each += [f"{self.kwh:g} a kWh"] if self.kwh else []
+        each = [f"{self.gpu_hour:.2f} per GPU hour"] if self.gpu_hour else []
+        each += [f"{self.kwh:.2f} per kWh"] if self.kwh else []
         costs = " instead of ".join(f"{c:.2f}" if c >= 1 else f"{c:.2g}" for c in (own, other))
         return f"{less_or_more(1 - own / other, 0)}: {costs} ({', '.join(each)})"
 

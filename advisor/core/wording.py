@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import shlex
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -64,6 +65,27 @@ def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
 def below_normal_text(jobs: Iterable[str]) -> str:
     """What follows a way of sharing: `, a below normal priority`; empty where no job is."""
     return f", {names} below normal priority" if (names := listed(jobs)) else ""
+
+
+_KEPT = re.compile(r"(?<![\w.-])(-?\d[\d.,]*) (?=[^\W\d]|%)")
+
+_OPTION = re.compile(r"( --[\w-]+) (?=[\w(])")
+
+
+def folded(text: str, width: int, before: str = "") -> str:
+    """Lines of at most `width` characters, indented by `before`, which the first line shows.
+
+    A number stays with its unit, and the name of a job whole. A command that takes several lines
+    can be pasted: each ends with a backslash, and no option is parted from its value.
+    """
+    end, kept = "", _KEPT.sub("\\1\N{NO-BREAK SPACE}", text)
+    if text.startswith("advisor "):
+        end, kept = " \\", _OPTION.sub("\\1\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        kept, width - len(before + end), break_on_hyphens=False, break_long_words=False
+    )
+    rest = f"{end}\n{' ' * len(before)}"
+    return before + rest.join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def in_rows(counts: Iterable[int], step: int) -> list[list[int]]:

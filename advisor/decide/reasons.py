@@ -74,14 +74,13 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
             least = 0.0 if decision.choice else policy.min_gain
             needed = percent((1 + SLICING_MARGIN) * (1 + least) - 1, 1)
             yield (
-                f"{possible.name} is {percent(gain, 2)} better, less than the {needed} that it "
-                "needs: its prediction is uncertain"
+                f"{possible.name} is {percent(gain, 2)} better, and has to be {needed} better: its "
+                "prediction is uncertain"
             )
         elif decision.choice is None and 0 < gain < policy.min_gain:
             yield (
-                f"{possible.name} would gain {percent(gain, 1)}, less than "
-                f"the {percent(policy.min_gain)} for which jobs share a fate: --min-gain 0 "
-                "shares them"
+                f"{possible.name} would gain {percent(gain, 1)}, below the minimum gain of "
+                f"{percent(policy.min_gain)}: --min-gain 0 accepts it"
             )
         elif gain > 0:
             yield (
@@ -105,7 +104,7 @@ def _why_this_way(decision: Decision) -> Iterator[str]:
         other = most_valuable(possible)
         if other.gain_over(chosen) <= 0:
             less = percent(-other.gain_over(chosen), 1)
-            yield f"{what} does not pay: the best, {other.name}, is {less} worse"
+            yield f"{what} does not pay: the best one, {other.name}, is {less} worse"
     elif others:
         near = nearest(others)
         yield f"{what} breaks a limit: {near.name} is nearest, but {near.worst_violation.text}"

@@ -7,13 +7,12 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from advisor.core.gpu import Sharing
 from advisor.core.objectives import Finish, Interval
 from advisor.core.records import Observation, PairPoint, SoloPoint
-from advisor.core.wording import count_of, listed
+from advisor.core.wording import count_of, folded, listed
 from advisor.errors import InputError
 
 if TYPE_CHECKING:
@@ -157,8 +156,7 @@ class MeasuredTogether:
         kinds = {"launch": self.launches, "window": self.windows}
         here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
         if not here:
-            come = "comes" if self.bundled == 1 else "come"
-            return f"measured: {count_of(self.bundled, 'window')} that {come} with advisor"
+            return f"measured: {count_of(self.bundled, 'bundled window')}"
         return f"measured here, {here}"
 
 
@@ -212,13 +210,8 @@ class Said:
     lines: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        rows = (_folded(text, f"  {name:<8}") for name, text in self.lines)
-        return "\n".join((_folded(self.headline), *rows))
-
-
-def _folded(text: str, name: str = "") -> str:
-    rest = " " * len(name)
-    return fill(text, 80, initial_indent=name, subsequent_indent=rest, break_on_hyphens=False)
+        rows = (folded(text, 80, f"  {name:<8}") for name, text in self.lines)
+        return "\n".join((folded(self.headline, 80), *rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

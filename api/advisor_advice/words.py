@@ -14,10 +14,9 @@ from advisor.core.gpu import (
     UNIT_NAMES,
     WHOLE,
     Sharing,
-    units_for_share,
     vendor_of,
 )
-from advisor.core.objectives import COST, Interval
+from advisor.core.objectives import COST
 from advisor.core.records import ONE_WINDOW, PRIOR
 from advisor.core.wording import (
     as_asked,
@@ -45,11 +44,11 @@ from advisor_advice.answers import ModelAdvice, lower_limits, needs_of, option_o
 
 WORDS: Mapping[Sharing, str] = {
     "uncapped": "without limits",
-    "time-sliced": "in turns, without MPS",
+    "time-sliced": "by time slicing",
     "exclusive": "one after the other",
 }
 
-_BY_PRICE = "--objective cost decides, with your ADVISOR_GPU_HOUR and ADVISOR_KWH"
+_BY_COST = "set ADVISOR_GPU_HOUR and ADVISOR_KWH, and --objective cost decides"
 
 
 def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
@@ -69,20 +68,20 @@ def first_lines(given: ModelAdvice) -> Said:
     d = given.decision
     one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
     is_prior = any(PRIOR in p.flags for p in d.profiles)
-    if _is_pair(d):
-        every = "every split"
-        lines = [*(_pair_lines(d, d.way) if d.way else _exclusive_lines(given))]
+    is_pair, shared = _is_pair(d), d.way and option_of(d.way, d)
+    if d.way and shared:
+        lines = (*_kept(shared, d), *_saved(d, d.way, shared), *_risk_and_start(d, d.way, shared))
     else:
-        every = "best of each"
-        lines = [*(_set_lines(d, d.way) if d.way else _separate_lines(given))]
+        lines = (*(_exclusive_lines(given) if is_pair else _separate_lines(given)), *_near(d))
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
+    every = "every split" if is_pair else "best of each"
     measured = basis(given.measured if d.way else None, one_window, is_prior=is_prior)
     return Said(
         headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
         lines=(
             *lines,
             *_lower_limits(d),
-            ("More", f"--how (by hand) --why --all ({every}){notes}"),
+            ("More", f"--why --how (by hand) --all ({every}){notes}"),
         ),
     )
 
@@ -92,14 +91,20 @@ def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
     alike: dict[str, list[str]] = {}
     for one in lower_limits(d):
         text = (
-            f"at {one.power_limit_w:.0f} W {less_or_more(one.energy_saved.value, 0)} energy, "
+            f"{one.power_limit_w:.0f} W: {less_or_more(one.energy_saved.value, 0)} energy, "
             f"{percent(one.longer.value)} longer ({percent(one.longer.high)} at worst)"
         )
         alike.setdefault(text, []).extend(one.jobs)
+    each = [text if d.choice else f"{listed(of)} at {text}" for text, of in alike.items()]
+    yield from _rows("Limit", each)
     if alike:
-        each = "; ".join(text if d.choice else f"{listed(of)} {text}" for text, of in alike.items())
         how = LIMIT_COMMANDS[vendor_of(d.profiles[0].gpu_model)]
-        yield "Limit", f"{each}; not measured here: {how} WATTS, as administrator"
+        yield "", f"predicted; set it as administrator: {how} WATTS"
+
+
+def _rows(name: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Lines of which the first has the name."""
+    yield from (("" if n else name, text) for n, text in enumerate(texts))
 
 
 def basis(
@@ -115,114 +120,148 @@ def basis(
     of = (
         listed(one_window) if len(one_window) <= ADVISED_JOBS else f"each of {len(one_window)} jobs"
     )
-    how = "a prior, with wide ranges," if is_prior else "estimated"
-    found = f"{how} from one window of {of}" if one_window else "predicted"
+    how = "A prior, with wide ranges," if is_prior else "Estimated"
+    found = f"{how} from one window of {of}" if one_window else "Predicted"
     if measured is None:
         return found
-    return measured.text if measured.at_choice else f"{found}; other splits {measured.text}"
+    text = measured.text
+    return text.capitalize() if measured.at_choice else f"{found}; other splits {text}"
 
 
-def _kept(
-    job: str,
-    speed: Interval,
-    p99: Interval | None,
-    alone_ms: float | None = None,
-    *,
-    at_worst: bool = True,
-) -> str:
-    """Speed that a job keeps, and its p99 latency; `at_worst` adds the low end of a speed."""
-    text = f"{job} {percent(min(speed.value, 1.0))} of its speed"
-    if p99:
-        alone = f", {alone_ms:.3g} alone" if alone_ms else ""
-        return f"{text}, p99 {p99.value:.3g} ms ({p99.high:.3g} at worst{alone})"
-    return f"{text} ({percent(speed.low)} at worst)" if at_worst else text
-
-
-def _memory(used_mib: Iterable[float | None], card_mib: float | None) -> str:
-    """Memory of all jobs, and of the GPU; empty where that of a job is not known."""
-    known = [mib for mib in used_mib if mib]
-    card = f" of {card_mib / 1024:.0f}" if card_mib else ""
-    return f"memory {sum(known) / 1024:.0f}{card} GiB"
+def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
+    """A row for each job, equal ones once: the speed that it keeps, and its p99 or worst case."""
+    alone_ms = {profile.job: profile.whole_gpu_p99_ms for profile in d.profiles}
+    counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
+    names = [_times(job, count) for (job, _, _), count in counts.items()]
+    rows: list[str] = []
+    for name, (job, speed, p99) in zip(names, counts, strict=True):
+        worst = f"{percent(speed.low)} at worst"
+        if p99:
+            alone = f" ({alone_ms[job]:.3g} alone)" if alone_ms[job] else ""
+            worst = f"p99 {p99.value:.3g} ms, {p99.high:.3g} at worst{alone}"
+        kept = percent(min(speed.value, 1.0))
+        rows.append(f"{name:<{max(map(len, names))}}  {kept:>5}  {worst}")
+    return _rows("Keeps", rows)
 
 
 def _verdict(r: Decision) -> str:
     jobs, way = [profile.job for profile in r.profiles], r.way
     is_pair = _is_pair(r)
-    names = " and ".join(jobs) if is_pair else counted(jobs)
     # One that answers requests cannot wait for another.
     waits = is_pair and not any(map(is_served, r.profiles))
     apart = "one after the other" if waits else "on separate GPUs"
     if way is None:
-        return f"DO NOT SHARE: {names} {apart}"
-    verdict = "SHARE" if r.choice else f"YOUR CALL: {apart}, or share for time"
+        return f"DO NOT SHARE: run {counted(jobs)} {apart}"
+    verdict = "SHARE" if r.choice else f"YOUR CALL: share to save time, or run {apart}"
     low = below_normal_text(jobs[n] for n in way.split.below_normal)
+    limits = f" {WORDS[way.sharing]}" if way.sharing in WORDS else ""
     if way.split.gpus:
-        limits = "" if way.sharing == "limited" else f" {WORDS[way.sharing]}"
         return f"{verdict}: {_seats_of_gpus(r, way)}{limits}"
-    if way.sharing != "limited":
-        return f"{verdict}: {names} {WORDS[way.sharing]}{low}"
-    return f"{verdict}: {_seats_of_two(r, way) if is_pair else _seats(r, way)}{low}"
+    names = counted(jobs) if len(jobs) == ADVISED_JOBS else f"all {len(jobs)} jobs on one GPU"
+    if limits or not is_pair:
+        return f"{verdict}: {names}{limits or f', {_seats(r, way)}'}{low}"
+    return f"{verdict}: {_seats(r, way)}{low}"
 
 
-# Two jobs.
+def _seats(r: Decision, way: RatedSplit) -> str:
+    """Jobs with their limits; of a set those that have one, equal ones once."""
+    shares, is_pair = option_of(way, r).jobs, _is_pair(r)
+    limited = (s for s in shares if is_pair or s.share_percent < WHOLE)
+    counts = Counter(f"{s.job} on {_part(s)}" for s in limited)
+    total = next((f"of {p.units_total} " for p in r.profiles if p.units_total), "")
+    unit = f" {total}{UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]}" if total else ""
+    return listed(_times(seat, count) for seat, count in counts.items()) + unit
 
 
-def _seats_of_two(r: Decision, way: RatedSplit) -> str:
-    jobs = [profile.job for profile in r.profiles]
-    seats = list(zip(jobs, way.prediction.split.shares, strict=True))
-    vendor = vendor_of(r.profiles[0].gpu_model)
-    if (total := next((p.units_total for p in r.profiles if p.units_total), None)) is None:
-        return ", ".join(f"{job} {share:g} %" for job, share in seats)
-    units = ", ".join(f"{job} {units_for_share(share, total, vendor)}" for job, share in seats)
-    return f"{units} of {total} {UNIT_NAMES[vendor]}"
+def _part(share: JobShare) -> str:
+    return f"{share.share_percent:g} %" if share.units is None else str(share.units)
 
 
-def _pair_lines(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
-    p = way.prediction
-    yield from _worth(r, way)
-    yield (
-        "Each",
-        "; ".join(
-            _kept(
-                profile.job,
-                part.speed,
-                part.latency_p99_ms if is_served(profile) else None,
-                profile.whole_gpu_p99_ms,
-                at_worst=not is_served(profile),
-            )
-            for profile, part in zip(r.profiles, p.parts, strict=True)
-        ),
+def _times(name: str, count: int) -> str:
+    return f"{count} x {name}" if count > 1 else name
+
+
+def _is_pair(r: Decision) -> bool:
+    return len(r.profiles) == ADVISED_JOBS and not hold_several(r.profiles)
+
+
+def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
+    seats = [
+        share.job + (f" (limit {_part(share)})" if share.share_percent < WHOLE else "")
+        for share in option_of(way, r).jobs
+    ]
+    on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]
+    each = (
+        f"{listed([seats[n] for n in on if way.split.gpus[n] != ALL_GPUS])} on GPU {number}"
+        for number, on in enumerate(way.split.each_gpu)
+        if len(on) > len(on_all)
     )
-    limit_w = r.profiles[0].power_limit_w
-    memory = [profile.memory_used_mib for profile in r.profiles]
-    held = f", {_memory(memory, r.request.memory_mib)}" if all(memory) else ""
-    fault = "leaves the other" if way.sharing in ISOLATING else "ends both"
-    of = f" of {limit_w:.0f}" if limit_w else ""
-    yield "Risk", f"a fault of one {fault}; power {p.power_w.value:.0f}{of} W{held}"
-    is_named = way is r.call or way.sharing != "limited" or way.split.below_normal
-    split = f" --split {way.name}" if is_named else ""
-    yield "Start", f"advisor launch {as_asked(p.job for p in r.profiles)}{split}"
-    yield from _near(r.near_miss())
+    return "; ".join((f"{listed(on_all)} on {MOST_GPUS} GPUs", *each))
 
 
-def _worth(r: Decision, way: RatedSplit) -> Iterator[tuple[str, str]]:
-    """Against one after the other; for the work that is to be done, if it was given."""
-    found, p, prices = r.same_work(way), way.prediction, r.request.policy.prices
-    this, apart = found.choice, found.exclusive
-    done = f": both done in {duration_text(this.time_s)} instead of {duration_text(apart.time_s)}"
-    if r.request.work:
-        yield "Work", f"{apart.time_s / this.time_s:.2f}x an hour{done}"
-        yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
+def _saved(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, str]]:
+    """Time, energy and cost of the same work: of two jobs against one after the other."""
+    prices, held = r.request.policy.prices, [profile.gpus for profile in r.profiles]
+    if _is_pair(r):
+        found, stp = r.same_work(way), way.prediction.stp
+        this, apart = found.choice, found.exclusive
+        times = duration_text(this.time_s), duration_text(apart.time_s)
+        done = "{} for both instead of {}: ".format(*times)
+        # A server is never done.
+        done = "" if all(map(is_served, r.profiles)) and not r.request.work else done
+        costs = (this.time_s, this.energy_j), (apart.time_s, apart.energy_j)
+        if r.request.work:
+            yield "Time", f"{done}{less_or_more(1 - this.time_s / apart.time_s, 0)}"
+            yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
+        else:
+            energy = worth_of(way.prediction, prices).energy
+            yield "Time", f"{done}{_hours(stp.value)} ({_hours(stp.low)} at worst)"
+            at_worst = f"({less_or_more(energy.low, 0)} at worst)"
+            yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
     else:
-        stp, energy = p.stp, worth_of(p, prices).energy
-        at_worst = f"({less_or_more(energy.low, 0)} at worst)"
-        done = "" if all(map(is_served, r.profiles)) else done  # a server is never done
-        yield "Work", f"{stp.value:.2f}x an hour ({stp.low:.2f} at worst){done}"
-        yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
+        hours = less_or_more(option.gpu_time_saved.value, 0)
+        yield "GPUs", f"{max(held)} instead of {sum(held)}: {hours} GPU time for the same work"
+        saved, low, idle = (
+            less_or_more(part, 0)
+            for part in (
+                option.energy_saved.value,
+                option.energy_saved.low,
+                option.energy_saved_idle.value,
+            )
+        )
+        yield "Energy", f"{saved} with freed GPUs off ({low} at worst)"
+        yield "", f"{idle} with freed GPUs idle"
+        # Seconds that GPUs are held, and joules: an hour together, and its work on separate GPUs.
+        speeds = [share.speed.value for share in option.jobs]
+        alone = zip(speeds, r.profiles, strict=True)
+        apart_j = HOUR_S * sum(s * profile.whole_gpu_power_w for s, profile in alone)
+        alone_s = HOUR_S * sum(s * gpus for s, gpus in zip(speeds, held, strict=True))
+        costs = (HOUR_S * max(held), HOUR_S * option.power_w.value), (alone_s, apart_j)
     if prices.are_set:
-        yield "Price", prices.text(*((way.time_s, way.energy_j) for way in (this, apart)))
+        yield "Cost", prices.text(*costs)
     elif way is r.call:
-        yield "Price", _BY_PRICE
+        yield "Cost", _BY_COST
+
+
+def _hours(stp: float) -> str:
+    """GPU time for the same work, at so many times the work an hour."""
+    return less_or_more(1 - 1 / stp, 0) if stp else "no end"
+
+
+def _risk_and_start(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, str]]:
+    needs, limit_w = needs_of(r), r.profiles[0].power_limit_w
+    of = f" of {limit_w:.0f}" if limit_w and not way.split.gpus else ""
+    taken = [f"{option.power_w.value:.0f}{of} W"]
+    if needs.memory_mib is not None:
+        card = f" of {needs.memory_of_mib / 1024:.0f}" if needs.memory_of_mib else ""
+        taken.append(f"{needs.memory_mib / 1024:.0f}{card} GiB")
+    if needs.host_cores is not None:
+        taken.append(count_of(max(1, round(needs.host_cores)), "host core"))
+    yield "Risk", f"{_crash(r, isolates=option.isolates)}; {', '.join(taken)}"
+    if not option.isolates and not _is_pair(r):
+        yield "Isolate", _isolated(r)
+    yield from _near(r)
+    yield "Start", launch_command(r, way)
 
 
 def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
@@ -235,133 +274,58 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
         prices = r.request.policy.prices
         energy, stp = worth_of(best.prediction, prices).energy, best.prediction.stp.value
         beyond = ", beyond a limit" if best.violations else ""
-        hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
-        by_price = f"; {_BY_PRICE}" if hours and r.request.objective.name != COST else ""
         saved = less_or_more(energy.value, 0)
-        yield "At best", f"{best.name}{beyond}: {stp:.2f}x an hour, {saved} energy{by_price}"
-    yield from _near(r.near_miss())
+        yield "At best", f"{best.name}{beyond}: {_hours(stp)} GPU time, {saved} energy"
+        hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
+        if hours and r.request.objective.name != COST:
+            yield "Cost", _BY_COST
 
 
-def _near(text: str | None) -> Iterator[tuple[str, str]]:
-    if text:
+def _near(r: Decision) -> Iterator[tuple[str, str]]:
+    if text := r.near_miss():
         yield "Near", text
-
-
-# A set of jobs.
-
-
-def _seats(r: Decision, way: RatedSplit) -> str:
-    unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
-    counts = Counter(_seat(share, unit) for share in option_of(way, r).jobs)
-    return ", ".join(_times(seat, count) for seat, count in counts.items())
-
-
-def _seat(share: JobShare, unit: str) -> str:
-    if share.share_percent == WHOLE:
-        return share.job
-    at = f"{share.share_percent:g} %" if share.units is None else f"{share.units} {unit}"
-    return f"{share.job} at most {at}"
-
-
-def _times(name: str, count: int) -> str:
-    return f"{count} x {name}" if count > 1 else name
-
-
-def _is_pair(r: Decision) -> bool:
-    return len(r.profiles) == ADVISED_JOBS and not hold_several(r.profiles)
-
-
-def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
-    unit = UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]
-    seats = [_seat(share, unit) for share in option_of(way, r).jobs]
-    on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]
-    each = (
-        f"{listed([seats[n] for n in on if way.split.gpus[n] != ALL_GPUS])} on GPU {number}"
-        for number, on in enumerate(way.split.each_gpu)
-        if len(on) > len(on_all)
-    )
-    return "; ".join((f"{listed(on_all)} on {MOST_GPUS} GPUs", *each))
-
-
-def _set_lines(r: Decision, rated: RatedSplit) -> Iterator[tuple[str, str]]:
-    way, needs, prices = option_of(rated, r), needs_of(r), r.request.policy.prices
-    hours = percent(way.gpu_time_saved.value)
-    held = [profile.gpus for profile in r.profiles]
-    yield (
-        "GPUs",
-        (f"{max(held)} instead of {sum(held)}: {hours} of the GPU hours saved for the same work"),
-    )
-    saved, low, idle = (
-        less_or_more(part, 0)
-        for part in (way.energy_saved.value, way.energy_saved.low, way.energy_saved_idle.value)
-    )
-    yield "Energy", f"{saved} ({low} at worst) with freed GPUs off, {idle} with them idle"
-    if prices.are_set:
-        # Seconds that GPUs are held, and joules: an hour together, and its work on separate GPUs.
-        speeds = [share.speed.value for share in way.jobs]
-        alone = zip(speeds, r.profiles, strict=True)
-        apart_j = HOUR_S * sum(s * profile.whole_gpu_power_w for s, profile in alone)
-        together = HOUR_S * max(held), HOUR_S * way.power_w.value
-        alone_s = HOUR_S * sum(s * gpus for s, gpus in zip(speeds, held, strict=True))
-        yield "Price", prices.text(together, (alone_s, apart_j))
-    elif r.call:
-        yield "Price", _BY_PRICE
-    counts = Counter((share.job, share.speed, share.latency_p99_ms) for share in way.jobs)
-    alone_ms = {profile.job: profile.whole_gpu_p99_ms for profile in r.profiles}
-    each = (
-        _kept(_times(job, n), speed, p99, alone_ms[job]) for (job, speed, p99), n in counts.items()
-    )
-    yield "Each", "; ".join(each)
-    taken = [f"power {way.power_w.value:.0f} W"]
-    if needs.memory_mib is not None:
-        taken.append(_memory([needs.memory_mib], needs.memory_of_mib))
-    if needs.host_cores is not None:
-        taken.append(count_of(max(1, round(needs.host_cores)), "host core"))
-    fault = "a fault of one leaves the others" if way.isolates else _fault(r)
-    yield "Risk", f"{fault}; {', '.join(taken)}"
-    if not way.isolates:
-        yield "Apart", _isolated(r)
-    yield from _near(r.near_miss())
-    yield "Start", launch_command(r, rated)
 
 
 def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     r = given.decision
     yield "Why", next(ways_not_taken(r))
-    yield "Apart", f"{_SEPARATE}; {_fault(r)}"
+    yield "Risk", f"{_crash(r)} of a shared GPU; {_SEPARATE}"
     if given.gpus:
-        yield "GPUs", f"{len(given.gpus)} instead of {len(r.profiles)}: {'; '.join(given.gpus)}"
+        yield from _rows("GPUs", (f"{len(given.gpus)} instead of {len(r.profiles)}", *given.gpus))
     if not (r.apart.violations or hold_several(r.profiles)):
-        yield "Else", "one after the other on one GPU: the same energy and GPU hours, later"
-    yield from _near(r.near_miss())
+        yield "Or", "one after the other on one GPU: the same energy and GPU hours, later"
 
 
-_SEPARATE = "separate GPUs keep faults apart"
+_SEPARATE = "separate GPUs isolate crashes"
 
 
-def _fault(r: Decision) -> str:
-    """Effect of a fault of one client of a shared GPU."""
+def _crash(r: Decision, *, isolates: bool = False) -> str:
+    """Effect of a crash of one client of a shared GPU."""
+    if isolates:
+        return "a crash of one job leaves the others running"
     if vendor_of(r.profiles[0].gpu_model) == "amd":
-        return "nobody has tried what a fault of one does"
-    return "under MPS a fault of one ends all"
+        return "not tested: a crash of one job may end the others"
+    return f"a crash of one job ends {'both' if _is_pair(r) else 'all'}"
 
 
 def _isolated(r: Decision) -> str:
-    """The way that keeps faults apart, and what it costs."""
+    """The way that isolates crashes, and what it costs."""
     if (turns := next((o for o in r.options if o.sharing == "time-sliced"), None)) is None:
         return _SEPARATE
     if turns.violations:
-        return f"{_SEPARATE}; taking turns would break a limit"
+        return f"{_SEPARATE}; time slicing would break a limit"
     way = option_of(turns, r)
     slowest = percent(min(share.speed.value for share in way.jobs))
     saved = less_or_more(way.energy_saved.value, 0)
-    return f"--isolate: {WORDS[turns.sharing]}, {saved} energy, the slowest at {slowest}"
+    return f"--isolate: time slicing, {saved} energy, the slowest job at {slowest}"
 
 
 def launch_command(r: Decision, way: RatedSplit) -> str:
-    """The command that runs the jobs so."""
+    """The command that runs the jobs so; a split that `advisor launch` takes by itself is left."""
     gpus = " --gpu 0,1" if way.split.gpus else ""
-    return f"advisor launch {as_asked(p.job for p in r.profiles)} --split {way.name}{gpus}"
+    is_own = _is_pair(r) and way is r.choice and way.sharing == "limited"
+    split = "" if is_own and not way.split.below_normal else f" --split {way.name}"
+    return f"advisor launch {as_asked(p.job for p in r.profiles)}{split}{gpus}"
 
 
 def ways_not_taken(r: Decision) -> Iterator[str]:

@@ -24,35 +24,35 @@ from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, wi
 # function of the same name, and is imported when it is called: all together they load every
 # component.
 _COMMANDS = {
-    "recommend": "How do two to seven jobs share one GPU with the least energy for the same work?",
-    "replicas": "How many copies of a job run on one GPU, and what ends their number?",
+    "recommend": "Find how two to seven jobs share one GPU with the least energy for the same work.",
+    "replicas": "Find how many copies of a job one GPU can run, and what limits their number.",
     "place": "Plan which jobs share a GPU, and how: from now on, or until their work is done.",
-    "audit": "Estimate what sharing would save in a cluster, from its existing metrics.",
-    "drift": "Do launched jobs still do what the model in use expects of them?",
+    "audit": "Estimate what sharing GPUs would save a cluster, from its existing metrics.",
+    "drift": "Compare what launched jobs do with what the model in use predicts.",
     "profile": "Measure a job alone at each share: rate, power and counters.",
     "watch": "Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.",
     "colocate": "Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.",
     "launch": "Run two to seven jobs together on one GPU at a proven split, and watch them.",
     "run": "Run a queue on the GPUs of this host until all jobs are done; goes on after any end.",
     "launches": "List, show, stop, split again and clean up the launches of this host.",
-    "top": "Show GPUs, who runs on them, and what was saved; j and k move, q ends it.",
-    "check": "At which numbers of SMs do the libraries of this host compute right results?",
-    "power": "How a card's power is read, what operations and data draw, and where power goes.",
+    "top": "Show GPUs, the jobs on them, and what was saved; j and k move, q ends it.",
+    "check": "Find the numbers of SMs at which libraries of this host compute right results.",
+    "power": "Measure how a GPU's power is read, and the power of operations and input data.",
     "doctor": "Check everything that measuring needs; changes nothing. "
     "Exit code 1: something is missing.",
-    "config": "Show which settings hold, and what set each: environment, file or default.",
+    "config": "Show the settings, and the source of each: environment, file or default.",
     "jobs": "List the jobs of this folder and the profiles that were measured.",
     "data": "Import and export points; back up, restore and migrate the database.",
-    "tokens": "Make, list and revoke the tokens that the service lets in.",
+    "tokens": "Make, list and revoke access tokens of the service.",
     "report": "Pages made from measurements.",
     "train": "Learn from measured pairs; writes its trees and manifest.json.",
-    "retrain": "Learn from what is new, and use the new model unless it is worse; fit for cron.",
-    "evaluate": "How good is the model? Writes evaluation.html and evaluation.json.",
-    "next": "Which jobs to profile and which pairs to measure next, in order of what they teach.",
+    "retrain": "Learn from new measurements, and use the new model unless it is worse; for cron.",
+    "evaluate": "Measure how good the model is. Writes evaluation.html and evaluation.json.",
+    "next": "List the jobs to profile and the pairs to measure next, the most useful first.",
     "models": "List, check and choose the models on this host.",
     "serve": "Serve HTTP; by default only this host can connect, and nothing is launched.",
     "kubernetes": "Pods that share a GPU: the service of the cluster, and the agent of each node.",
-    "slurm": "Batch jobs that share a GPU: the choice of partners, and the agent of each node.",
+    "slurm": "Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
 }
 
 _ROOMS = {
@@ -136,7 +136,7 @@ def _meant(said: str, words: Sequence[str]) -> InputError | None:
 _CODES = ", ".join(f"{number} {code}" for number, code, _ in exit_codes() if code)
 
 app = typer.Typer(
-    help="How should jobs share one GPU, with how many SMs or CUs each?",
+    help="Find how jobs share GPUs, and how many SMs or CUs each gets.",
     epilog=f"Exit codes (docs/exit-codes.md): 0 well, {_CODES}, 130 stopped, 141 not read.",
     cls=_Group,
     invoke_without_command=True,
@@ -158,7 +158,7 @@ def options(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
 ) -> None:
-    """How should jobs share one GPU, with how many SMs or CUs each?"""
+    """Find how jobs share GPUs, and how many SMs or CUs each gets."""
     if context.invoked_subcommand is None:
         say(context.get_help())
 

@@ -54,33 +54,35 @@ DAY_S = 86400.0
 def audit(
     *,
     prometheus: Annotated[
-        str | None, typer.Option(help="Address of a Prometheus that scrapes GPUs")
+        str | None, typer.Option(help="Address of a Prometheus server with GPU metrics")
     ] = None,
     dcgm: Annotated[
-        list[str] | None, typer.Option(help="Address of an exporter, watched now; repeatable")
+        list[str] | None, typer.Option(help="Address of a DCGM exporter to watch now; repeatable")
     ] = None,
-    nvml: Annotated[bool, typer.Option("--nvml", help="GPUs of this host, watched now")] = False,
+    nvml: Annotated[bool, typer.Option("--nvml", help="Watch the GPUs of this host now")] = False,
     series: Annotated[
-        Path | None, typer.Option(help="Series that --keep wrote, an answer, a log of nvidia-smi")
+        Path | None,
+        typer.Option(
+            help="File to read: series written by --keep, a saved query result or an nvidia-smi log"
+        ),
     ] = None,
     days: Annotated[
-        float, typer.Option(help="Days of a Prometheus to read, up to now", min=0.01)
+        float, typer.Option(help="Days of Prometheus data to read, back from now", min=0.01)
     ] = 7.0,
     minutes: Annotated[
-        float, typer.Option(help="Minutes to watch GPUs with --dcgm or --nvml", min=0.1)
+        float, typer.Option(help="Minutes to watch GPUs, with --dcgm or --nvml", min=0.1)
     ] = 30.0,
-    step: Annotated[int, typer.Option(help="Averaging interval, s", min=1)] = 60,
+    step: Annotated[int, typer.Option(help="Averaging interval, in seconds", min=1)] = 60,
     within: Annotated[
         str,
         typer.Option(
             "--within",
             "--group-label",
-            help="Who may share: jobs of one namespace, of one LABEL, or all",
+            help="Which jobs may share: those of one namespace, of one LABEL, or all",
         ),
     ] = "namespace",
     job_label: Annotated[
-        str | None,
-        typer.Option(help="Metric label with the name of the job; read before the known labels"),
+        str | None, typer.Option(help="Label with the owner of a GPU, tried before the known ones")
     ] = None,
     objective: Annotated[Aim, typer.Option(help="What to minimise")] = "energy-efficiency",
     min_speed: Annotated[
@@ -88,20 +90,21 @@ def audit(
         typer.Option(help="Minimum speed of each job; 1 is its speed alone", min=0.0, max=1.0),
     ] = None,
     http_config: Annotated[
-        Path | None, typer.Option(help="File as promtool's --http.config.file")
+        Path | None,
+        typer.Option(help="HTTP client configuration, as for promtool --http.config.file"),
     ] = None,
     profiles: ProfilesOption = None,
-    keep: Annotated[Path | None, typer.Option(help="File for all series that are read")] = None,
+    keep: Annotated[Path | None, typer.Option(help="File to write all series to")] = None,
     placer: Annotated[
         str | None,
-        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+        typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
-    out: Annotated[Path, typer.Option(help="HTML report; the JSON is written next to it")] = Path(
+    out: Annotated[Path, typer.Option(help="HTML report path; JSON is written next to it")] = Path(
         "audit.html"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what sharing would save in a cluster, from its existing metrics.
+    """Estimate what sharing GPUs would save a cluster, from its existing metrics.
 
     Changes no job, and keeps an estimate of each job for advice. The same command resumes an audit
     that ended early.

@@ -8,7 +8,7 @@ from advisor_cli.console import AsJson, as_json_text, plain_table, print_table, 
 
 
 def config(as_json: AsJson = False) -> None:
-    """Show which settings hold, and what set each: environment, file or default.
+    """Show the settings, and the source of each: environment, file or default.
 
     Options of a command go before variables, these before the file, that before defaults.
 

@@ -8,7 +8,6 @@ import importlib
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from rich.text import Text
 
 from advisor.core.gpu import parse_memory_mib
 from advisor.core.objectives import ADVISED, read_gain
-from advisor.core.wording import printable
+from advisor.core.wording import folded, printable
 from advisor.formats.wire import as_answer, write
 from advisor.settings import SUITE, job_folders, read_settings
 
@@ -178,20 +177,15 @@ MOST_WIDTH = 100
 """Of a line in a pipe; in a terminal lines end where it ends."""
 
 
-def print_screen(screen: "Said") -> Console:
-    """Print headline and lines, none longer than the console, which is returned."""
+def print_screen(screen: "Said", table: Table | None = None) -> Console:
+    """Print headline, table and lines, none longer than the console, which is returned."""
     console = plain_console(highlight=False, most=MOST_WIDTH)
-    for line in _folded(screen.headline, console.width):
-        console.print(Text(line, style="bold"))
+    console.print(Text(folded(screen.headline, console.width), style="bold"), soft_wrap=True)
+    if table:
+        print_table(table)
     for name, text in screen.lines:
-        print_folded(console, f"  {name:<8}", text)
+        console.print(Text(folded(text, console.width, f"  {name:<8}")), soft_wrap=True)
     return console
-
-
-def print_folded(console: Console, before: str, text: str) -> None:
-    """Lines no longer than the console, all but the first indented; commands stay whole."""
-    for n, line in enumerate(_folded(text, console.width - len(before))):
-        console.print(Text(f"{' ' * len(before) if n else before}{line}"), soft_wrap=True)
 
 
 def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) -> None:
@@ -202,12 +196,7 @@ def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) ->
         if mark == " ":
             console.print(Text(f"    {line}"), soft_wrap=True)
         else:
-            print_folded(console, f"  {mark} ", line)
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """Lines of a text; names of jobs stay whole."""
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+            console.print(Text(folded(line, console.width, f"  {mark} ")), soft_wrap=True)
 
 
 def job_names(incomplete: str) -> list[str]:
@@ -223,21 +212,22 @@ REPLAY = "replay"
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON on stdout")]
 
 WithBundled: TypeAlias = Annotated[
-    bool, typer.Option("--with-bundled", help="The points that come with advisor, too")
+    bool, typer.Option("--with-bundled", help="Include the points bundled with advisor")
 ]
 
 WithLaunches: TypeAlias = Annotated[
-    bool, typer.Option("--launches/--no-launches", help="Learn from what launches here did, too")
+    bool,
+    typer.Option("--launches/--no-launches", help="Learn from the launches of this host as well"),
 ]
 
 ProfilesOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Solo points that go before the stored and bundled ones")
+    Path | None, typer.Option(help="File of solo points that replace stored and bundled ones")
 ]
 
 ObjectiveOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help=f"What is maximised: {', '.join(ADVISED)}; cost where prices are set, else energy"
+        help=f"Objective: {', '.join(ADVISED)} (default: cost if prices are set, else energy)"
     ),
 ]
 
@@ -247,15 +237,16 @@ Tries: TypeAlias = Annotated[
         "--try",
         min=1,
         max=3,
-        help="Run so many of the best ways for 10 s each, and go on with that with the most work "
-        "per joule; for jobs whose files say restartable: true",
+        help="Number of best options to run for 10 s each; the one with the most work "
+        "per joule continues. Job files must say restartable: true",
     ),
 ]
 
 MinSpeed: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        help="Minimum speed, JOB=0.5 or 0.5 for all; 1 is as alone; 0.4 if not given, 0 lifts it"
+        help="Minimum speed, JOB=0.5 or 0.5 for all jobs; 1 is the speed alone, 0 is "
+        "no minimum (default: 0.4)"
     ),
 ]
 
@@ -264,17 +255,17 @@ MinGain: TypeAlias = Annotated[
     typer.Option(
         parser=read_gain,
         metavar="PART",
-        help="Least gain for which jobs share, 0.05 or 5%; 1% if not given: a fault ends all",
+        help="Minimum gain for sharing a GPU, 0.05 or 5% (default: 1%)",
     ),
 ]
 
 MaxP99: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="Longest p99 latency, JOB=50ms, or 50ms for all jobs that answer requests"),
+    typer.Option(help="Maximum p99 latency, JOB=50ms, or 50ms for all servers"),
 ]
 
 PowerLimit: TypeAlias = Annotated[
-    float | None, typer.Option(help="Power limit of the GPU, W, where it is a lower one")
+    float | None, typer.Option(help="Power limit of the GPU, W, if lower than that of the profiles")
 ]
 
 Memory: TypeAlias = Annotated[
@@ -282,34 +273,36 @@ Memory: TypeAlias = Annotated[
     typer.Option(
         parser=parse_memory_mib,
         metavar="SIZE",
-        help="Memory of a GPU: 143771 (MiB), 80GiB, 141GB; that of its model if not given",
+        help="Memory of a GPU: 143771 (MiB), 80GiB or 141GB (default: by GPU model)",
     ),
 ]
 
 Cores: TypeAlias = Annotated[
-    float | None, typer.Option(help="Host cores for all jobs together; not looked at if not given")
+    float | None, typer.Option(help="Host cores for all jobs together (default: no limit)")
 ]
 
-Notes: TypeAlias = Annotated[bool, typer.Option("--notes", help="What may be wrong with it")]
+Notes: TypeAlias = Annotated[bool, typer.Option("--notes", help="Print warnings")]
 
 GpuModelOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="Such as 'NVIDIA H200'; for jobs with profiles of several")
+    str | None,
+    typer.Option(help="GPU model, such as 'NVIDIA H200', if jobs have profiles of several"),
 ]
 
 GpuUuidOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="The card: power is corrected for what is known of it")
+    str | None, typer.Option(help="UUID of the GPU, to correct power by its own measurements")
 ]
 
 AllowUnsafe: TypeAlias = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Also at counts of SMs at which results are wrong")
+    bool, typer.Option("--allow-unsafe", help="Allow SM counts with wrong results")
 ]
 
 LogLevel: TypeAlias = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option(help="Requests are logged at info")
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(help="Log level; requests are logged at info"),
 ]
 
 LogFormat: TypeAlias = Annotated[
-    Literal["text", "json"], typer.Option(help="Lines of the log as text, or as an object each")
+    Literal["text", "json"], typer.Option(help="Format of log lines: text, or one JSON object each")
 ]
 
 ServiceAddress: TypeAlias = Annotated[
@@ -317,7 +310,8 @@ ServiceAddress: TypeAlias = Annotated[
 ]
 
 ServiceCa: TypeAlias = Annotated[
-    Path | None, typer.Option(help="PEM file with the CA of the service's certificate")
+    Path | None,
+    typer.Option(help="PEM file of the authority that signed the service's certificate"),
 ]
 
 
@@ -327,7 +321,7 @@ class LimitOptions:
 
     min_speed: MinSpeed = None
     max_p99: MaxP99 = None
-    max_power: Annotated[float | None, typer.Option(help="Most power of a GPU, W")] = None
+    max_power: Annotated[float | None, typer.Option(help="Maximum power of a GPU, W")] = None
     memory: Memory = None
     gpu_model: GpuModelOption = None
     profiles: ProfilesOption = None

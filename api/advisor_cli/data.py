@@ -23,7 +23,8 @@ app = typer.Typer(
 RecordKind = Literal["solo", "pairs", "observations"]
 
 _Kind: TypeAlias = Annotated[
-    RecordKind, typer.Option(help="One job alone, two together, or what launched pairs did")
+    RecordKind,
+    typer.Option(help="solo: one job alone; pairs: two together; observations: launches"),
 ]
 
 # How many jobs or pairs are named before something is deleted.
@@ -88,14 +89,14 @@ def export(
 
 @app.command("delete")
 def delete(
-    job: Annotated[str | None, typer.Option(help="Of this job, or of pairs with it")] = None,
-    gpu_model: Annotated[str | None, typer.Option(help="Measured on this GPU model")] = None,
-    run: Annotated[str | None, typer.Option(help="Of this run, or this launch")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job, or pairs with it")] = None,
+    gpu_model: Annotated[str | None, typer.Option(help="Only this GPU model")] = None,
+    run: Annotated[str | None, typer.Option(help="Only this run, or this launch")] = None,
     kind: _Kind = "solo",
     written_by: Annotated[
-        str | None, typer.Option(help="Sent to a service by this token or user")
+        str | None, typer.Option(help="Only points sent to a service by this token or user")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove stored points of one kind; bundled ones stay.
@@ -151,7 +152,7 @@ def backup(file: Path, as_json: AsJson = False) -> None:
 def restore(
     file: Path,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the database that is there")
+        bool, typer.Option("--overwrite", help="Replace the existing database")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

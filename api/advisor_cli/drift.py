@@ -39,7 +39,7 @@ def _off(factor: float) -> str:
 
 
 def drift(as_json: AsJson = False) -> None:
-    """Do launched jobs still do what the model in use expects of them?
+    """Compare what launched jobs do with what the model in use predicts.
 
     Compares the newest launches with what is expected of them today: which jobs have drifted, what
     each card draws beside others of its model, and whether safe counts are to be checked again.

@@ -25,7 +25,7 @@ _COLUMNS: Columns[JobRow] = (
 
 def jobs(
     bundled: Annotated[
-        bool, typer.Option("--bundled", help="The measurements that come with advisor")
+        bool, typer.Option("--bundled", help="List the profiles bundled with advisor")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

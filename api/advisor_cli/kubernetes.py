@@ -21,7 +21,7 @@ def agent(
     node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
-    host: Annotated[str, typer.Option(help="Address that metrics are served on")] = "0.0.0.0",
+    host: Annotated[str, typer.Option(help="Address to serve metrics on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="Its port; 0: any", min=0, max=65535)] = 9401,
     log_format: LogFormat = "text",
 ) -> None:
@@ -58,25 +58,27 @@ def serve(
     client_ca: Annotated[
         Path | None,
         typer.Option(
-            help="PEM file with the CA that signs the API server's certificate as a client"
+            help="PEM file of the authority that signs the API server's client certificate"
         ),
     ] = None,
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
     namespace: Annotated[
-        str, typer.Option(help="Where the Lease is by which one of several processes chooses")
+        str, typer.Option(help="Namespace of the leader election Lease")
     ] = "advisor",
     without_advice: Annotated[
         Literal["pass", "hold"],
-        typer.Option(help="Pods that waited long enough without advice run alone, or wait on"),
+        typer.Option(
+            help="What to do with pods that waited too long for advice: run alone, or wait"
+        ),
     ] = "pass",
     host_path: Annotated[
         list[str] | None,
-        typer.Option(help="Folder of nodes that pods which share may mount; several times"),
+        typer.Option(help="Folder of a node that pods sharing a GPU may mount; repeatable"),
     ] = None,
     mixed_nodes: Annotated[
         bool,
-        typer.Option(help="Pods of several namespaces may share a node, and its shared memory"),
+        typer.Option(help="Let pods of several namespaces share a node and its shared memory"),
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8443,

@@ -74,18 +74,18 @@ class _Rules:
     split: Annotated[
         str | None,
         typer.Option(
-            help="30/70, 100:low/50 (100: no limit, low: priority), uncapped or time-sliced; "
-            "else the recommended one"
+            help="Split: 30/70, 100:low/50 (100: no limit, low: low priority), uncapped or"
+            " time-sliced (default: the recommended one)"
         ),
     ] = None
     share_percent: Annotated[
         float | None,
         typer.Option(
             "--share",
-            help="Of the job that joins, percent; if not given, the best beside the rest",
+            help="Share of the joining job, percent (default: the best one)",
         ),
     ] = None
-    gpu: Annotated[str, typer.Option(help="Index or UUID; 0,1 for a job that holds two GPUs")] = "0"
+    gpu: Annotated[str, typer.Option(help="GPU index or UUID; 0,1 for a job on two GPUs")] = "0"
     objective: ObjectiveOption = None
     allow_unsafe: AllowUnsafe = False
     stop_on_wrong_results: Annotated[
@@ -95,42 +95,45 @@ class _Rules:
         ),
     ] = False
     strict: Annotated[
-        bool, typer.Option("--strict", help="End all when a process of no job computes on the GPU")
+        bool, typer.Option("--strict", help="End all jobs when another process computes on the GPU")
     ] = False
     alone: Annotated[
         bool | None,
         typer.Option(
             "--alone/--no-alone",
-            help="Measure jobs with a gate alone for some seconds first; if not given, where a "
-            "profile is of another host and each has one",
+            help="First measure each job alone for some seconds, if it has a gate "
+            "(default: if a profile is of another host)",
         ),
     ] = None
     limit_memory: Annotated[
         bool,
         typer.Option(
             "--limit-memory/--no-memory-limit",
-            help="Under MPS no job takes more GPU memory than it is known to need, and a margin",
+            help="Limit the GPU memory of each job to its measured need and a margin (MPS)",
         ),
     ] = True
     when_one_ends: Annotated[
-        WhenOneEnds, typer.Option(help="The others go on under their limits, or are stopped")
+        WhenOneEnds,
+        typer.Option(
+            help="When a job ends, keep the others running under their limits, or stop them"
+        ),
     ] = "keep"
     when_p99_breaks: Annotated[
         WhenP99Breaks,
         typer.Option(
-            help="Of a server that breaks its promised p99: tell, or end the newest batch job"
+            help="When a server exceeds its p99 limit, report it, or end the newest batch job"
         ),
     ] = "tell"
     duration_s: Annotated[
         float | None,
-        typer.Option("--duration", help="Stop those that run together after this many seconds"),
+        typer.Option("--duration", help="Stop the jobs after this many seconds"),
     ] = None
     hang_s: Annotated[
         float | None,
         typer.Option(
             "--hang-after",
-            help="End a job without progress for this many seconds, but no idle server; if not "
-            "given, it is shown as stalled",
+            help="End a job (not an idle server) after this many seconds without progress "
+            "(default: show it as stalled)",
         ),
     ] = None
     tries: Tries = 1
@@ -138,11 +141,11 @@ class _Rules:
         float | None,
         typer.Option(
             "--power-limit",
-            help="Lower the GPU's power limit, W, and put it back at the end; as administrator",
+            help="Lower the GPU's power limit, W, until the end of the launch; needs root",
         ),
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be started, and start nothing")
+        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
     ] = False
 
 
@@ -151,7 +154,7 @@ def launch(
     jobs: Annotated[
         list[str],
         typer.Argument(
-            help="Names of two to seven jobs of the folder of jobs, A*3 for three of A",
+            help="Names of two to seven jobs with job files; A*3 for three of A",
             metavar="A B ...",
             autocompletion=job_names,
         ),
@@ -159,13 +162,13 @@ def launch(
     rules: _Rules,
     limits: LimitOptions,
     then: Annotated[
-        list[str] | None, typer.Option(help="Jobs for afterwards, C+D*2; may be given again")
+        list[str] | None, typer.Option(help="Jobs to launch afterwards, C+D*2; repeatable")
     ] = None,
     join: Annotated[
-        str | None, typer.Option(help="Add one job to this running launch", metavar="ID")
+        str | None, typer.Option(help="Add one job to a running launch", metavar="ID")
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return as soon as all run under proven limits")
+        bool, typer.Option("--detach", help="Return once all jobs run under proven limits")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

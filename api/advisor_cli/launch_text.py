@@ -22,7 +22,14 @@ from advisor.core.records import (
     Observation,
     ObservedPart,
 )
-from advisor.core.wording import as_asked, below_normal_text, energy_text, less_or_more, listed
+from advisor.core.wording import (
+    as_asked,
+    below_normal_text,
+    energy_text,
+    folded,
+    less_or_more,
+    listed,
+)
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.rows import from_row, to_row
@@ -148,6 +155,9 @@ def _log_tail(folder: LaunchFolder) -> str:
     return ""
 
 
+# Characters of a line in a pipe.
+_WIDTH = 80
+
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
@@ -173,15 +183,17 @@ def unread_text(unread: str | None, unread_since: str | None, stalled_since: str
 
 
 def line(status: LaunchStatus) -> str:
-    """The same in one line."""
-    jobs = " | ".join(_job(job) for job in status.jobs)
-    power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
-    saved = status.energy_saved
-    work = f", {less_or_more(saved)} energy" if saved is not None else ""
+    """The same in a line for the launch and one for each job, 80 columns wide."""
+    parts = [] if status.power_w is None else [f"{status.power_w:.0f} W"]
+    if status.energy_saved is not None:
+        parts.append(f"{less_or_more(status.energy_saved)} energy")
     if status.speed_drift:
-        work += f", speed {status.speed_drift.text} of promised"
-    cause = f" | {status.code}: {status.cause}" if status.code else ""
-    return f"{_head(status)} | {jobs}{power}{work}{cause}"
+        parts.append(f"speed {status.speed_drift.text} of promised")
+    if status.code:
+        parts.append(f"{status.code}: {status.cause}")
+    head, jobs = ", ".join((_head(status), *parts)), map(_job, status.jobs)
+    name, rest = f"{status.launch_id} ", head.removeprefix(f"{status.launch_id} ")
+    return "\n".join((folded(rest, _WIDTH, name), *(folded(job, _WIDTH, "  ") for job in jobs)))
 
 
 def _head(status: LaunchStatus) -> str:
@@ -270,9 +282,9 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
         )
     if status.whole_energy_j is not None and status.over:
         starts_j = status.starts_energy_j or 0.0
-        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
+        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} J of it before jobs ran"
     if status.unwatched_s:
-        yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+        yield f"{status.unwatched_s:.1f} s without monitoring"
     if only_set := [job.job for job in status.jobs if job.proof == "set"]:
         yield f"limit of {listed(only_set)}: set, not read back from the job"
     yield from _moves(status)
@@ -301,17 +313,17 @@ def _drift_text(status: LaunchStatus) -> str:
 def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
-    rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
-    speed = "" if (own := job.relative_speed) is None else f" = {speed_text(own)}"
+    rate = f", {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = "" if (own := job.relative_speed) is None else f", speed {speed_text(own)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
     return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
 
 
-def speed_text(speed: float, rest: str = "") -> str:
-    """A relative speed; on one host no job is faster than alone: a higher one is another host's."""
-    return f"{100 * speed:.0f} %{rest}" if speed <= FASTEST else f"{speed:.2f}x its profile"
+def speed_text(speed: float) -> str:
+    """A relative speed; nobody is faster than alone on one host, so more is of another one."""
+    return f"{100 * speed:.0f} %" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
 
 def _percent(part: float | None) -> str:
@@ -326,13 +338,13 @@ def _number(value: float | None, unit: str) -> str:
 
 
 _RESULTS: Mapping[str | None, str] = {
-    "right": "as on the whole GPU",
+    "right": "match the whole GPU",
     "wrong": "WRONG, not finite",
-    "differ": "DIFFER from those on the whole GPU",
+    "differ": "DIFFER from the whole GPU",
     None: "not compared",
 }
 
-_FREE = {"uncapped": "without limits", "time-sliced": "in turns"}
+_FREE = {"uncapped": "without limits", "time-sliced": "by time slicing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,9 +390,9 @@ def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
     if status.whole_energy_j is not None:
         starts = energy_text(status.starts_energy_j or 0.0)
         whole = energy_text(status.whole_energy_j)
-        yield "In all", f"{whole} since the GPU was taken, {starts} of them before jobs ran"
+        yield "In all", f"{whole} since the GPU was taken, {starts} of it before jobs ran"
     if status.unwatched_s:
-        yield "Unwatched", f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+        yield "Gaps", f"{status.unwatched_s:.1f} s without monitoring"
 
 
 def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
@@ -394,7 +406,7 @@ def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple
             power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
             said = seen.predicted_power_w
             beside = "" if not power or said is None else f" ({said:.0f} predicted)"
-            yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
+            yield "Joined", f"{_each(_Job(part, job), len(job.job))}{power}{beside}"
 
 
 def _in_order(seen: Observation, status: LaunchStatus, began: int) -> list[_Job]:
@@ -422,18 +434,19 @@ def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
     units = " + ".join(str(job.part.units) for job in jobs)
     if not seen.units_total or "None" in units:
         return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
-    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}{low}"
+    return f"on {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}{low}"
 
 
 def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
     """What it took and saved, what each job did, and whether its work was right."""
     whole_j, apart_s, apart_j = seen.energy_to_end_j, _apart_s(seen), seen.energy_apart_j
-    yield "Energy", _energy(seen, whole_j, apart_j)
+    width = max(len(job.part.job) for job in jobs)
+    yield from (("" if n else "Speed", _each(job, width)) for n, job in enumerate(jobs))
     if (stp := _stp(seen)) is not None:
-        yield "Work", _work(seen, stp, apart_s)
+        yield "Time", _time(seen, stp, apart_s)
+    yield "Energy", _energy(seen, whole_j, apart_j)
     if prices.are_set and whole_j is not None and apart_s and apart_j:
-        yield "Price", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
-    yield from (("" if n else "Each", _each(job)) for n, job in enumerate(jobs))
+        yield "Cost", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
     found = {part.results for part in seen.parts}
     each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
     results = _RESULTS[found.pop()] if len(found) == 1 else ", ".join(each)
@@ -462,25 +475,24 @@ def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> 
         why = "too short" if known else "not every job has a profile"
         why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in seen.flags else why
         return f"{energy_text(whole_j)}; one after the other is not known: {why}"
-    saved = 1 - whole_j / apart_j
-    notes = [f"{100 * abs(saved):.0f} %"]
+    saved = less_or_more(1 - whole_j / apart_j, 0)
+    notes = list[str]()
     if seen.rest_s and seen.energy_saved is not None:
-        notes.append(f"while all ran {less_or_more(seen.energy_saved, 0)}")
+        notes.append(f"{less_or_more(seen.energy_saved, 0)} while all ran")
     if (predicted := seen.predicted_energy_saved) is not None:
-        alike = (predicted >= 0) == (saved >= 0)
-        said = f"{100 * abs(predicted):.0f}" if alike else less_or_more(predicted, 0)
-        notes.append(f"{said} predicted")
-    amount = f"{energy_text(abs(apart_j - whole_j))} {'saved' if saved >= 0 else 'more'}"
-    whole, apart = energy_text(whole_j), energy_text(apart_j)
-    return f"{whole}; one after the other {apart}: {amount} ({', '.join(notes)})"
+        notes.append(f"{less_or_more(predicted, 0)} predicted")
+    beside = f" ({', '.join(notes)})" if notes else ""
+    return f"{energy_text(whole_j)} instead of {energy_text(apart_j)}: {saved}{beside}"
 
 
-def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
+def _time(seen: Observation, stp: float, apart_s: float | None) -> str:
+    """Time of the work, and the part of it that is saved against one after the other."""
     predicted = _stp(seen, predicted=True)
-    beside = "" if predicted is None else f" ({predicted:.2f} predicted)"
-    times = f": {duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
+    beside = f" ({less_or_more(1 - 1 / predicted, 0)} predicted)" if predicted else ""
+    took = f"{duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
+    saved = less_or_more(1 - 1 / stp, 0) if stp else "no end"
     while_all = " while all ran" if seen.rest_s else ""
-    return f"{stp:.2f}x an hour{while_all}{beside}{times if apart_s else ''}"
+    return f"{f'{took}: ' if apart_s else ''}{saved}{while_all}{beside}"
 
 
 def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
@@ -495,14 +507,14 @@ def _speed(part: ObservedPart, rate: float | None) -> float | None:
     return rate / part.solo_rate if rate is not None and part.solo_rate else None
 
 
-def _each(job: _Job) -> str:
+def _each(job: _Job, width: int) -> str:
     """Its speed beside what was predicted, how much it did, and how it ended."""
     part, status = job.part, job.status
     speed, predicted = _speed(part, part.rate), _speed(part, part.predicted_rate)
     did: list[str] = []
     if speed is not None:
-        beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
-        did.append(speed_text(speed, f" of its speed{beside}"))
+        beside = "" if predicted is None else f" ({100 * predicted:.0f} % predicted)"
+        did.append(f"{speed_text(speed):>5}{beside}")
     elif part.rate is not None:
         did.append(f"{part.rate:.4g} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
@@ -514,7 +526,7 @@ def _each(job: _Job) -> str:
         did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
     if part.energy_j is not None:
         did.append(f"about {energy_text(part.energy_j)}")
-    return f"{part.job} {', '.join(did)}"
+    return f"{part.job:<{width}}  {', '.join(did)}"
 
 
 def _judged(
@@ -523,11 +535,11 @@ def _judged(
     """Better or worse than predicted, values out of their ranges, and use of the observation."""
     told = filter(None, [_better(seen), *_outside(seen, jobs, forecast)])
     if why := seen.doubt:
-        kept = f"Later answers leave it out: {why}."
+        kept = f"Later answers do not use it: {why}."
     elif all(part.solo_rate for part in seen.parts):
-        kept = "The next answer for these jobs takes it in."
+        kept = "Later answers use it."
     else:
-        kept = "Later answers take it in once each job has a profile."
+        kept = "Later answers use it once each job has a profile."
     without = "not compared with what was predicted" if forecast else "nothing was predicted"
     yield "Model", f"{'; '.join(told) or without}. {kept}"
 
@@ -556,7 +568,7 @@ def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None)
     outside: dict[tuple[str, str], list[str]] = {}
     for name, value, said, unit in values:
         if value is not None and not said.low <= value <= said.high:
-            expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
+            expected = f"{unit}, outside {said.low:.4g} to {said.high:.4g}"
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
     yield from (f"{name} {listed(found)}{expected}" for (name, expected), found in outside.items())
 

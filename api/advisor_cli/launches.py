@@ -50,7 +50,9 @@ from advisor_data.cleaning import Cleaner
 
 app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
 
-LaunchId = Annotated[str, typer.Argument(help="As `advisor launches` lists it", metavar="ID")]
+LaunchId = Annotated[
+    str, typer.Argument(help="Launch ID, as listed by `advisor launches`", metavar="ID")
+]
 
 _LOOK_S = 0.2
 
@@ -145,7 +147,7 @@ def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
 @app.command("clean")
 def clean(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed")
+        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

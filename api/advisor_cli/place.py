@@ -12,13 +12,20 @@ from rich.text import Text
 
 from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
 from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
-from advisor.core.wording import count_of, less_or_more
+from advisor.core.wording import count_of, less_or_more, listed
 from advisor.decide.reasons import percent
 from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
-from advisor.placement.solver import APART
 from advisor.settings import read_settings
-from advisor.wire.answers import PlacedJob, Placement, Queue, Said, SeatedSet, Totals
+from advisor.wire.answers import (
+    PlacedJob,
+    Placement,
+    Queue,
+    Said,
+    SeatedSet,
+    SimplerSchedule,
+    Totals,
+)
 from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
@@ -111,26 +118,24 @@ class _Fleet(LimitOptions):
     jobs: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Names of profiled jobs, NAME:40 for forty of them",
+            help="Names of profiled jobs; NAME:40 for forty copies",
             metavar="JOBS",
             autocompletion=job_names,
         ),
     ] = None
     gpus: Annotated[
         int | None,
-        typer.Option(
-            help="How many GPUs there are; one for each job if not given", min=1, max=MOST_PLACED
-        ),
+        typer.Option(help="Number of GPUs (default: one for each job)", min=1, max=MOST_PLACED),
     ] = None
     file: Annotated[
         Path | None,
-        typer.Option("--jobs", help="File of jobs: NAME, NAME:40 or NAME:40 3h on each line"),
+        typer.Option("--jobs", help="File of jobs, one line each: NAME, NAME:40 or NAME:40 3h"),
     ] = None
     work: Annotated[
         list[str] | None,
         typer.Option(
-            help="Time that a job takes alone, JOB=3h or 3h for all: they are a queue, done in "
-            "pairs; jobs without work run from now on, up to seven on a GPU"
+            help="Time that a job takes alone, JOB=3h or 3h for all: plans a queue, in "
+            "pairs. Without it jobs run from now on, up to seven on a GPU"
         ),
     ] = None
     also: Annotated[
@@ -142,13 +147,14 @@ class _Fleet(LimitOptions):
     objective: Annotated[
         Aim | None,
         typer.Option(
-            help="What counts; cost where prices are set, else energy. throughput: GPU hours, of "
-            "a queue done soonest; fewest-cards: not for queues"
+            help="What to minimise (default: cost if prices are set, else energy). "
+            "throughput: GPU hours, or the end of a queue; fewest-cards: not for "
+            "queues"
         ),
     ] = None
     deadline: Annotated[
         str | None,
-        typer.Option(help="By when the work is to be done, 8h, by jobs that all run from now on"),
+        typer.Option(help="Time until all work must be done, such as 8h; all jobs run from now on"),
     ] = None
     host_cores: Cores = None
     min_gain: MinGain = None
@@ -156,9 +162,12 @@ class _Fleet(LimitOptions):
     power_limit: PowerLimit = None
     rack_power: Annotated[
         str | None,
-        typer.Option(help="What all GPUs in use may draw, 8kW: most work at one power limit"),
+        typer.Option(
+            help="Maximum power of all GPUs in use, such as 8kW; finds the power limit "
+            "with the most work"
+        ),
     ] = None
-    time_limit: Annotated[float, typer.Option(help="Solver time limit, s", min=0.0)] = 10.0
+    time_limit: Annotated[float, typer.Option(help="Solver time limit, in seconds", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
         """What is asked for.
@@ -201,9 +210,14 @@ class _Fleet(LimitOptions):
 @grouped
 def place(
     fleet: _Fleet,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Who shares with whom, and how")] = False,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Print which jobs share a GPU, and how")
+    ] = False,
     schedule: Annotated[
-        bool, typer.Option("--schedule", help="When and where, and simpler ways to the end")
+        bool,
+        typer.Option(
+            "--schedule", help="Print when and where each job runs, and simpler schedules"
+        ),
     ] = False,
     notes: Notes = False,
     as_json: AsJson = False,
@@ -259,9 +273,6 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
 
 _WIDTH = 110
 
-# Part of a time that a person takes for none.
-_SAME = 0.005
-
 # GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
 _GPUS = 12
 
@@ -271,17 +282,32 @@ _FEW = 4
 
 def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:
     queue, remarks = found.queue, [*_remarks(found)]
-    headline = _queue_headline(found, queue) if queue else _headline(found)
-    lines = [*(_queue_lines(found, queue, prices) if queue else _lines(found))]
+    lines = [*(_queue_lines(found, queue) if queue else _lines(found)), *_slowest(found)]
     when = "when and where" if queue else "launches"
     options = f"--pairs (who with whom) --schedule ({when}) --notes ({len(remarks)}) --json"
-    console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))))
+    pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in found.gpus)
+    watts = sum(one.count * one.power_w for one in found.sets)
+    so_many = f"{found.seated} of " if found.waiting else ""
+    result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts / 1000:,.4g} kW"
+    one_window = sorted({job.job for one in found.sets for job in one.jobs if job.one_window})
+    headline = (
+        f"PLAN: {so_many}{count_of(found.queued, 'job')} on {pools}, {result}. "
+        f"{basis(None, one_window)}"
+    )
+    totals, plans = None, dict[str, Totals]()
+    if queue:
+        plans = {"this plan": queue, **{other.name: other for other in queue.baselines}}
+        cost: Columns[tuple[str, Totals]] = [
+            ("cost", lambda row: f"{prices.of(row[1].gpu_time_s, row[1].energy_j):,.2f}")
+        ]
+        columns = (*_TOTAL_COLUMNS, *(cost if prices.are_set else ()))
+        totals = table_of(columns, plans.items())
+    console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))), totals)
     if pairs:
         console.print(Text("who with whom", style="bold"))
         print_table(table_of(_SET_COLUMNS, found.sets), _WIDTH)
     if schedule and queue:
         console.print(Text("the whole queue to its end", style="bold"))
-        plans = {"this plan": queue, **{other.name: other for other in queue.baselines}}
         print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
     if schedule:
         console.print(Text(when, style="bold"))
@@ -291,37 +317,13 @@ def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, note
         print_list(console, "notes", "!", remarks)
 
 
-def _headline(found: Placement) -> str:
-    pools = ", ".join(f"{pool.used} of {pool.gpus} x {pool.gpu_model}" for pool in found.gpus)
-    watts = sum(one.count * one.power_w for one in found.sets)
-    return (
-        f"{count_of(found.seated, 'job')} on {count_of(found.cards, 'card')} ({pools}), "
-        f"{watts / 1000:,.4g} kW. {basis(None, _one_window(found))}"
-    )
-
-
-def _queue_headline(found: Placement, queue: Queue) -> str:
-    (pool,) = found.gpus
-    return (
-        f"{count_of(found.queued, 'job')} on {pool.gpus} x {pool.gpu_model}: done in "
-        f"{duration_text(queue.makespan_s)}, {_kwh(queue.energy_j)}, "
-        f"{float(f'{queue.gpu_time_s / 3600:.3g}'):,g} GPU hours. "
-        f"{basis(None, _one_window(found))}"
-    )
-
-
-def _one_window(found: Placement) -> list[str]:
-    jobs = (job for one in found.sets for job in one.jobs if job.one_window)
-    return sorted({job.job for job in jobs})
-
-
 def _lines(found: Placement) -> Iterator[tuple[str, str]]:
     if found.waiting:
         waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
         is_full = all(pool.used == pool.gpus for pool in found.gpus)
-        off = f"{waiting}: limits, or a profile that is missing, keep them off the free cards"
-        yield "Waiting", f"no card is left for {waiting}" if is_full else off
-    yield "Shared", _shared(found)
+        off = f"{waiting}: limits or a missing profile keep them off the free GPUs"
+        yield "Waiting", f"no GPU is left for {waiting}" if is_full else off
+    yield from _shared(found)
     if (limit_w := found.power_limit_w) is not None:
         count = found.gpus[0].gpus
         yield (
@@ -329,78 +331,58 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
             f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
             f"{LIMIT_COMMANDS[vendor_of(found.gpus[0].gpu_model)]} {limit_w:.0f}, as administrator",
         )
-    yield (
-        "Against",
-        f"separate GPUs, the same work: {less_or_more(found.energy_saved)} energy with free GPUs "
-        f"off, {less_or_more(found.energy_saved_idle)} with them idle, "
-        f"{less_or_more(found.gpu_time_saved)} GPU time",
-    )
+    saved, idle = less_or_more(found.energy_saved), less_or_more(found.energy_saved_idle)
+    hours = less_or_more(found.gpu_time_saved)
+    yield "GPUs", f"{found.cards} instead of {found.seated}: {hours} GPU time for the same work"
+    yield "Energy", f"{saved} with freed GPUs off, {idle} with freed GPUs idle"
     if found.bound is not None and found.gap is not None:
         late = f", and {_number(found.waiting_cost)} for jobs that wait" if found.waiting else ""
+        longer = "; a longer --time-limit may find it" if found.timed_out else ""
         yield (
-            "Bound",
-            f"{found.objective}: {_own_cost(found)}{late}; no plan has less than "
-            f"{_number(found.bound)} (at most {percent(found.gap, 1)} less"
-            f"{'; a longer --time-limit tells more' if found.timed_out else ''})",
+            "Optimum",
+            f"at most {percent(found.gap, 1)} lower than the {_own_cost(found)}{late}{longer}",
         )
-    slowest = min((job for one in found.sets for job in one.jobs), key=lambda job: job.speed)
-    yield "Slowest", f"{slowest.job}, {percent(slowest.speed)} of its speed alone"
 
 
-def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tuple[str, str]]:
-    for n, other in enumerate(queue.baselines):
-        yield "" if n else "Against", f"{other.name}: {_against(queue, other)}"
-        if other.name == APART and prices.are_set:
-            own = queue.gpu_time_s, queue.energy_j
-            yield "Price", prices.text(own, (other.gpu_time_s, other.energy_j))
-    yield "Shared", _shared(found)
-    yield "Slowest", f"{queue.slowest_job}, {percent(queue.slowest_speed)} of its speed alone"
-    yield "Worth", _worth(found, queue)
+def _slowest(found: Placement) -> Iterator[tuple[str, str]]:
+    speed, job = min((job.speed, job.job) for one in found.sets for job in one.jobs)
+    if found.queue:
+        speed, job = found.queue.slowest_speed, found.queue.slowest_job
+    yield "Slowest", f"{job}, {percent(speed)} of its speed alone"
 
 
-def _shared(found: Placement) -> str:
-    """How many sets share a GPU, and their jobs if they are few."""
+def _queue_lines(found: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
+    yield from _shared(found)
+    yield "Pays", _worth(found, queue)
+
+
+def _shared(found: Placement) -> Iterator[tuple[str, str]]:
+    """A row for each of the sets that share a GPU, if they are few, and how many jobs do not."""
     sets = [one for one in found.sets if len(one.jobs) > 1]
-    together = sum(one.count for one in sets)
-    alone = found.seated - sum(one.count * len(one.jobs) for one in sets)
-    verb = "shares" if together == 1 else "share"
-    text = f"{count_of(together, 'set')} {verb} a GPU" if sets else "no jobs share a GPU"
-    if sets and len(sets) <= _FEW:
-        text += f": {'; '.join(map(_set_text, sets))}"
-    return f"{text}; {count_of(alone, 'job')} alone" if alone else text
-
-
-def _set_text(one: SeatedSet) -> str:
-    times = f"{one.count} times " if one.count > 1 else ""
-    return f"{times}{one.launch} ({less_or_more(one.energy_saved, 0)} energy)"
-
-
-def _against(queue: Queue, other: Totals) -> str:
-    sooner_s = other.makespan_s - queue.makespan_s
-    end = f"{duration_text(abs(sooner_s))} {'sooner' if sooner_s > 0 else 'later'}"
-    end += f" ({percent(abs(sooner_s) / other.makespan_s)})"
-    if abs(sooner_s) < _SAME * other.makespan_s:
-        end = "done at the same time"
-    energy, held = 1 - queue.energy_j / other.energy_j, 1 - queue.gpu_time_s / other.gpu_time_s
-    if end == "done at the same time" and not energy and not held:
-        return "the same"
-    return f"{end}, {less_or_more(energy)} energy, {less_or_more(held)} GPU time"
+    names = [f"{one.count} x {one.launch}" for one in sets[:_FEW]]
+    rows = [
+        f"{name:<{max(map(len, names))}}  {less_or_more(one.energy_saved, 0)} energy"
+        for name, one in zip(names, sets, strict=False)
+    ]
+    if more := sum(one.count for one in sets[_FEW:]):
+        rows.append(f"{count_of(more, 'more GPU')}: --pairs")
+    if alone := found.seated - sum(one.count * len(one.jobs) for one in sets):
+        rows.append(f"{count_of(alone, 'job')} alone")
+    yield from (("" if n else "Shared", row) for n, row in enumerate(rows))
 
 
 def _worth(found: Placement, queue: Queue) -> str:
     """Whether it pays, and which jobs make it so."""
     names = [run.job for run in queue.schedule]
     filling = sum(name in queue.filling_jobs for name in names)
-    why = (
-        f"{filling} of {count_of(len(names), 'job')} {'fills' if filling == 1 else 'fill'} the card"
-    )
+    why = f"{filling} of {count_of(len(names), 'job')} fill a GPU"
     if queue.worth == "no":
-        return f"no: no pair gains enough; {why}; what pays is servers and small jobs"
+        return f"no: no pair gains enough; {why}, and servers and small jobs are what pays"
     # Those that save most of a GPU's time are what to have more of.
     best = max(found.sets, key=lambda one: (len(one.jobs), one.gpu_time_saved))
     saved = f"{less_or_more(best.energy_saved, 0)} energy, {less_or_more(best.gpu_time_saved, 0)}"
-    pays = f"{' + '.join(job.job for job in best.jobs)} pays most: {saved} GPU time"
-    return f"{queue.worth}: {why}, the others pay; {pays}"
+    jobs = " + ".join(job.job for job in best.jobs)
+    return f"{queue.worth}, most for {jobs}: {saved} GPU time; {why}"
 
 
 def _gpus(queue: Queue) -> Iterator[str]:
@@ -432,9 +414,9 @@ def _launches(found: Placement) -> Iterator[str]:
 def _own_cost(found: Placement) -> str:
     """Of jobs that have a card."""
     if found.objective == FEWEST_CARDS:
-        return count_of(found.cards, "card")
+        return count_of(found.cards, "GPU")
     unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(found.objective, "an hour")
-    return f"{_number(found.cost - found.waiting_cost)} {unit} with what jobs lag behind"
+    return f"{_number(found.cost - found.waiting_cost)} {unit} with lagging work"
 
 
 def _number(cost: float) -> str:
@@ -444,6 +426,10 @@ def _number(cost: float) -> str:
 
 def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:,.4g} kWh"
+
+
+def _saved(other: Totals, of: str) -> str:
+    return percent(getattr(other, of), 1) if isinstance(other, SimplerSchedule) else ""
 
 
 def _times(one: SeatedSet) -> str:
@@ -469,6 +455,15 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     ("W", lambda one: f"{one.power_w:.0f}"),
     ("energy saved", _shared_only(lambda one: percent(one.energy_saved, 1))),
     ("time saved", _shared_only(lambda one: percent(one.gpu_time_saved, 1))),
+)
+
+_TOTAL_COLUMNS: Columns[tuple[str, Totals]] = (
+    ("", lambda row: row[0]),
+    ("done in", lambda row: duration_text(row[1].makespan_s)),
+    ("GPU hours", lambda row: f"{float(f'{row[1].gpu_time_s / 3600:.3g}'):,g}"),
+    ("saved", lambda row: _saved(row[1], "gpu_time_saved")),
+    ("energy", lambda row: _kwh(row[1].energy_j)),
+    ("saved", lambda row: _saved(row[1], "energy_saved")),
 )
 
 _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (

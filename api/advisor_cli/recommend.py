@@ -8,9 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, MemoryFit, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
-from advisor.core.wording import counted, energy_text, less_or_more
+from advisor.core.wording import as_asked, counted, energy_text, less_or_more
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
@@ -19,14 +19,20 @@ from advisor.decide.reasons import percent
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
-from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation
+from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Replicas, Said
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
 from advisor_advice.placers import PLACERS, Pasted, pasted
-from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
+from advisor_advice.words import (
+    WORDS,
+    basis,
+    first_lines,
+    launch_command,
+    limits_of,
+    ways_not_taken,
+)
 from advisor_cli.console import (
-    MOST_WIDTH,
     AsJson,
     Columns,
     Cores,
@@ -40,9 +46,7 @@ from advisor_cli.console import (
     as_json_text,
     grouped,
     job_names,
-    plain_console,
     plain_table,
-    print_folded,
     print_list,
     print_screen,
     print_table,
@@ -58,7 +62,10 @@ class _AdviceOptions(LimitOptions):
 
     min_gain: MinGain = None
     isolate: Annotated[
-        bool, typer.Option("--isolate", help="A fault of one job must leave the others running")
+        bool,
+        typer.Option(
+            "--isolate", help="Only options in which a crash of one job leaves the others running"
+        ),
     ] = False
     cores: Cores = None
     gpu_uuid: GpuUuidOption = None
@@ -70,11 +77,11 @@ class _RecommendOptions(_AdviceOptions):
     objective: ObjectiveOption = None
     work: Annotated[
         list[str] | None,
-        typer.Option(
-            help="What is to be done, JOB=3h or 3h for both: time that it takes alone; of two jobs"
-        ),
+        typer.Option(help="Work of two jobs as time alone, JOB=3h or 3h for both"),
     ] = None
-    fine: Annotated[bool, typer.Option("--fine", help="Every split in steps of two SMs")] = False
+    fine: Annotated[bool, typer.Option("--fine", help="Try every split in steps of two SMs")] = (
+        False
+    )
 
 
 @grouped
@@ -82,26 +89,28 @@ def recommend(
     jobs: Annotated[
         list[str],
         typer.Argument(
-            help="Names of one to seven profiled jobs, A*3 for three of A. Of one: its best "
-            "partners",
+            help="Names of one to seven profiled jobs; A*3 for three of A. One job: its "
+            "best partners",
             metavar="A [B ...]",
             autocompletion=job_names,
         ),
     ],
     asked: _RecommendOptions,
-    how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
-    notes: Notes = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Show all candidates, and plot them")
+    how: Annotated[
+        bool, typer.Option("--how", help="Print the lines that start the jobs by hand")
     ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Print why, and what other options give")
+    ] = False,
+    notes: Notes = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all options, and plot them")] = False,
     as_json: AsJson = False,
     placer: Annotated[
         str | None,
-        typer.Option("--as", help=f"What to paste for a placer: {', '.join(PLACERS)}"),
+        typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
 ) -> None:
-    """How do two to seven jobs share one GPU with the least energy for the same work?
+    """Find how two to seven jobs share one GPU with the least energy for the same work.
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
@@ -140,9 +149,9 @@ def _words_for(placer: str, d: Decision) -> Pasted:
 def _show_partners(found: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = found.job, found.partners
-    say(
-        f"{job} on the {found.gpu_model}: {len(best)} best of {found.looked_at} jobs to share it "
-        "with, predicted or measured; against one after the other"
+    headline = (
+        f"PARTNERS of {job} on one GPU ({found.gpu_model}): the {len(best)} best of "
+        f"{found.looked_at} jobs, against one after the other. Predicted or measured"
     )
     price: Columns[Partner] = [("price", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
@@ -152,21 +161,23 @@ def _show_partners(found: Partners) -> None:
         ("GPU time", lambda p: _less(p.gpu_time_saved)),
         ("energy", lambda p: _less(p.energy_saved)),
         *(price if any(p.cost_saved for p in best) else ()),
-        (job, lambda p: percent(min(p.speed.value, 1.0))),
+        ("speed", lambda p: percent(min(p.speed.value, 1.0))),
         ("partner's", lambda p: percent(min(p.partner_speed.value, 1.0))),
     ]
-    print_table(table_of(columns, best))
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = found.size, found.copies_by_memory
     p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
-    alone = (
-        f"alone: {size.share_percent:g} % of the SMs keep {percent(size.speed)} of its speed{p99}"
-        if size
-        else "alone: it needs the whole GPU"
-    )
-    say(alone if copies is None else f"{alone}; memory has room for {copies} of it")
+    alone = "needs the whole GPU"
+    if size:
+        alone = (
+            f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs{p99}"
+        )
+    lines = [("Alone", alone)]
+    if copies is not None:
+        lines.append(("Memory", f"enough for {copies} of it on one GPU"))
     if best:
-        say(f"next: advisor recommend {job} {best[0].partner}")
+        lines.append(("Next", f"advisor recommend {job} {best[0].partner}"))
+    print_screen(Said(headline=headline, lines=tuple(lines)), table_of(columns, best))
 
 
 def _less(saved: Interval | None) -> str:
@@ -386,12 +397,12 @@ def replicas(
     ],
     asked: _AdviceOptions,
     most: Annotated[
-        int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
+        int, typer.Option(help="Largest number of copies to try", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
     notes: Notes = False,
     as_json: AsJson = False,
 ) -> None:
-    """How many copies of a job run on one GPU, and what ends their number?
+    """Find how many copies of a job one GPU can run, and what limits their number.
 
     Says the rate of all, the tail, watts and joules for each unit of progress. Exit code 10: not
     even one keeps its limits.
@@ -405,52 +416,56 @@ def replicas(
 def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
     assert told.replicas
     found, job = told.replicas, told.jobs[0]
-    one, best = found.copies[0], found.copies[found.best - 1]
-    sharing = told.choice.sharing if told.choice else "exclusive"
-    console = plain_console(highlight=False, most=MOST_WIDTH)
-    copies = "1 copy" if found.best == 1 else f"{found.best} copies"
-    ways = {"limited": f" at {best.split}", "time-sliced": " in turns, without MPS"}
-    rests_on = basis(best.measured, [job.job] * job.one_window)
-    print_folded(
-        console,
-        "",
-        f"{job.job} on the {told.gpu_model}{ways.get(sharing, '')}: {copies}. {rests_on}",
-    )
-    if found.best > 1:
-        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
-        times = f"{best.rate.value / one.rate.value:.2f} times the rate of one"
-        print_folded(
-            console, "", f"{times}, {off} energy with freed GPUs off, {idle} with them idle"
-        )
+    best = found.copies[found.best - 1]
 
     def note(copies: Copies) -> str:
         notes = {
+            "best": copies.number == found.best > 1,
             "too many": copies.number > found.best,
             f"at {copies.split}": "/" in (copies.split or ""),
             "measured": copies.measured is not None and copies.measured.at_choice > 0,
         }
         return ", ".join(note for note, is_true in notes.items() if is_true)
 
+    tails: Columns[Copies] = (
+        ("p99 ms", lambda c: f"{c.latency_p99_ms.value:.3g}" if c.latency_p99_ms else "-"),
+        ("at worst", lambda c: f"{c.latency_p99_ms.high:.3g}" if c.latency_p99_ms else "-"),
+    )
     columns: Columns[Copies] = [
         ("copies", lambda c: c.number),
         (f"{job.rate_unit}/s", lambda c: f"{c.rate.value:,.4g}"),
         ("each", lambda c: percent(min(c.speed.value, 1.0))),
         ("at worst", lambda c: percent(min(c.speed.low, 1.0))),
-        ("p99 ms", lambda c: f"{c.latency_p99_ms.value:.3g}" if c.latency_p99_ms else "-"),
-        ("at worst", lambda c: f"{c.latency_p99_ms.high:.3g}" if c.latency_p99_ms else "-"),
+        *(tails if any(copies.latency_p99_ms for copies in found.copies) else ()),
         ("W", lambda c: f"{c.power_w.value:.0f}"),
         ("J each", lambda c: f"{c.joules.value:.3g}"),
         ("", note),
     ]
-    print_table(table_of(columns, found.copies))
-    ended = f"ended by {found.ended_by}: " if found.ended_by else ""
-    print_folded(console, "", f"{ended}{found.why}")
-    if told.choice and told.choice.isolates:
-        print_folded(console, "", "a fault of one copy leaves the others running")
-    elif told.choice:
-        fault = "a fault of one copy ends all, as MPS does not keep them apart: --isolate"
-        print_folded(console, "", fault)
+    sharing = told.choice.sharing if told.choice else "exclusive"
+    way = f" {WORDS[sharing]}" if sharing in ISOLATING and told.choice else ""
+    so_many = "1 COPY" if found.best == 1 else f"{found.best} COPIES"
+    rests_on = basis(best.measured, [job.job] * job.one_window)
+    headline = f"{so_many} of {job.job} on one GPU{way} ({told.gpu_model}). {rests_on}"
+    screen = Said(headline=headline, lines=tuple(_replica_lines(told, found, best)))
+    console = print_screen(screen, table_of(columns, found.copies))
     if with_notes:
         print_list(console, "notes", "!", told.warnings)
-    elif told.warnings:
-        print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
+
+
+def _replica_lines(
+    told: Recommendation, found: Replicas, best: Copies
+) -> Iterator[tuple[str, str]]:
+    if found.best > 1:
+        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
+        times = best.rate.value / found.copies[0].rate.value
+        yield "GPUs", f"1 instead of {found.best}: {times:.2f} times the rate of one copy"
+        yield "Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"
+    ended = f"{found.ended_by}: " if found.ended_by else ""
+    yield "Ends by", f"{ended}{found.why}"
+    if told.choice:
+        what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
+        yield "Risk", f"a crash of one copy {what}"
+        names = as_asked([told.jobs[0].job] * found.best)
+        yield "Start", f"advisor launch '{names}' --split {told.choice.split}"
+    if told.warnings:
+        yield "More", f"--notes ({len(told.warnings)})"

@@ -113,9 +113,9 @@ class _RunState:
     def headline(self) -> str:
         said = [f"{self.count('done', 'ended')} of {count_of(len(self.jobs), 'job')} done"]
         for words, number in (
-            ("run", self.count("starting", "running", "ending")),
+            ("running", self.count("starting", "running", "ending")),
             ("not heard of", self.count("silent")),
-            ("wait", self.count("waiting")),
+            ("waiting", self.count("waiting")),
             ("failed", self.count("failed")),
         ):
             said += [f"{number} {words}"] if number else []
@@ -295,18 +295,18 @@ class _RunPlan:
 
     def screen(self) -> Said:
         number = len(self.first) + len(self.waiting)
-        run = f", and {len(self.running)} that run" if self.running else ""
-        headline = f"{count_of(number, 'job')}{run}; nothing is started."
+        run = f", {len(self.running)} running" if self.running else ""
+        headline = f"DRY RUN: {count_of(number, 'job')}{run}; nothing is started."
         return Said(headline=headline, lines=tuple(self._lines()))
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         if self.running:
-            yield "Running", f"{', '.join(self.running)}: the same command takes them up"
+            yield "Running", f"{', '.join(self.running)}: the same command continues with them"
         yield from (("Silent", text) for text in self.silent)
-        yield from (
-            (f"GPU {gpu}", "; ".join(map(_first, those)))
-            for gpu, those in grouped(self.first, lambda job: job.gpu).items()
-        )
+        width = max((len(job.job) for job in self.first), default=0)
+        for gpu, those in grouped(self.first, lambda job: job.gpu).items():
+            rows = (_first(job, width) for job in those)
+            yield from (("" if n else f"GPU {gpu}", row) for n, row in enumerate(rows))
         yield from (
             ("Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each")
             for gpu, ways in self.tried.items()
@@ -314,16 +314,16 @@ class _RunPlan:
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
         yield from (
-            ("Deadline", f"{name} must start in {duration_text(spare_s)} to be done in time")
+            ("Due", f"{name} must start in {duration_text(spare_s)} to be done in time")
             for name, spare_s in self.spare_s.items()
         )
         yield from (("Alone", text) for text in _alone_texts(self.alone))
 
 
 def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
-    """Who cannot run beside others, why, and what to do about it."""
+    """Jobs that cannot share a GPU, why, and what to do about it."""
     return (
-        f"{name}, when the others are done: {why} (advisor profile {name})"
+        f"{name}, after the other jobs: {why} (advisor profile {name})"
         for name, why in alone.items()
     )
 
@@ -361,34 +361,34 @@ def end_screen(state: _RunState) -> Said:
 
 
 def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
-    yield "GPUs", f"held for {_beside(state.gpu_s, state.alone_s, duration_text)}"
+    yield "Time", _beside(state.gpu_s, state.alone_s, lambda s: f"{duration_text(s)} of GPUs")
     if state.energy_j is not None:
         ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)
         yield "Energy", _beside(ran_j, state.alone_j, energy_text)
-        yield "", f"{starts} more before jobs ran, in all {energy_text(state.energy_j)}"
+        yield "", f"{starts} before jobs ran, {energy_text(state.energy_j)} in all"
     if state.unwatched_s:
-        yield "Unwatched", f"{state.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+        yield "Gaps", f"{state.unwatched_s:.1f} s without monitoring"
     yield from (
         ("Failed", f"{job.job}: {job.error}; advisor launches show {job.launch_id}")
         for job in state.jobs
         if job.state == "failed"
     )
     if state.state == "stopped":
-        yield "Go on", "the same command; what was stopped begins again, what is done does not"
+        yield "Next", "the same command: stopped jobs start again, finished jobs do not"
     elif state.count("failed"):
-        yield "Again", "the same command runs those that failed, and no other"
+        yield "Next", "the same command runs the failed jobs only"
 
 
 def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> str:
     if apart is None:
-        return f"{text(own)}; each alone is not known: not every job has a profile of this host"
+        return f"{text(own)}; saving unknown: not every job has a profile of this host"
     saved = less_or_more(1 - own / apart, 0) if apart else "nothing to compare"
-    return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
+    return f"{text(own)} instead of {text(apart)} for each job alone: {saved}"
 
 
-def _first(job: _RunJob) -> str:
-    speed = "" if job.predicted_speed is None else f", {_percent(job.predicted_speed)} of its speed"
-    return f"{job.job}, {_share(job)}{speed}"
+def _first(job: _RunJob, width: int) -> str:
+    speed = "" if job.predicted_speed is None else f", speed {_percent(job.predicted_speed)}"
+    return f"{job.job:<{width}}  {_share(job)}{speed}"
 
 
 _SUFFIXES = (".yaml", ".yml")
@@ -401,7 +401,8 @@ def run(
     jobs: Annotated[
         list[str],
         typer.Argument(
-            help="Names of jobs, A*3 for three of A; or a folder of job files, or files of one",
+            help="Names of jobs, A*3 for three of A; or a folder of job files; or job "
+            "files of one folder",
             metavar="JOBS...",
         ),
     ],
@@ -410,40 +411,38 @@ def run(
     max_p99: MaxP99 = None,
     work: Annotated[
         list[str] | None,
-        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all: tells when all end"),
+        typer.Option(help="Time that a job takes alone, JOB=3h or 3h for all; gives the time left"),
     ] = None,
     time_limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="End a job, as failed, once it has run for so long: JOB=2h, or 2h for all but "
-            "servers"
+            help="Maximum run time, JOB=2h, or 2h for all but servers; a longer job fails"
         ),
     ] = None,
     deadline: Annotated[
         list[str] | None,
         typer.Option(
-            help="Time from now in which a job is to be done, JOB=2h or 2h for all but servers; "
-            "needs --work"
+            help="Time from now until a job must be done, JOB=2h, or 2h for all but "
+            "servers; needs --work"
         ),
     ] = None,
     hang_s: Annotated[
         float | None,
         typer.Option(
             "--hang-after",
-            help="End a job without progress for this many seconds; if not given, it is shown as "
-            "stalled",
+            help="End a job after this many seconds without progress (default: show it as stalled)",
         ),
     ] = None,
     tries: Tries = 1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin again, though the last time is not done")
+        bool, typer.Option("--fresh", help="Start the queue again from the beginning")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would start, and start nothing")
+        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
     ] = False,
     gpu_model: Annotated[
         str | None,
-        typer.Option(help="With --dry-run: what would start on such GPUs, though none is here"),
+        typer.Option(help="With --dry-run: GPU model to plan for, even if this host has none"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

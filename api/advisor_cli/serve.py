@@ -22,10 +22,13 @@ def serve(
     port: Annotated[int, typer.Option(help="TCP port; 0: any", min=0, max=65535)] = 8765,
     socket: Annotated[
         Path | None,
-        typer.Option(help="Unix socket to listen on instead of a port; the kernel tells the user"),
+        typer.Option(
+            help="Unix socket to listen on instead of a port; callers are known by their user ID"
+        ),
     ] = None,
     socket_group: Annotated[
-        str | None, typer.Option(help="Group whose members may read, write and launch there")
+        str | None,
+        typer.Option(help="Group whose members may read, write and launch over the socket"),
     ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM file with the certificate and its signers")
@@ -35,7 +38,7 @@ def serve(
         bool, typer.Option("--insecure", help="Let other hosts connect without TLS")
     ] = False,
     launching: Annotated[
-        bool, typer.Option("--launching", help="Let tokens with that scope launch jobs")
+        bool, typer.Option("--launching", help="Let tokens with the scope launch start jobs")
     ] = False,
     demo: Annotated[
         bool,
@@ -44,26 +47,27 @@ def serve(
     anonymous_read: Annotated[
         bool | None,
         typer.Option(
-            help="Whether reading needs no token; without either, only on loopback",
+            help="Allow reading without a token (default: only on loopback)",
             show_default=False,
         ),
     ] = None,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="Another name of this server; may be repeated")
+        list[str] | None, typer.Option(help="Another host name of this server; repeatable")
     ] = None,
     ms_per_s: Annotated[
-        float, typer.Option(help="Milliseconds of work per second of each caller", min=0.1)
+        float, typer.Option(help="Limit of work for each caller, ms per second", min=0.1)
     ] = 500.0,
     max_connections: Annotated[
-        int, typer.Option(help="Open connections; the idlest makes room", min=1)
+        int,
+        typer.Option(
+            help="Maximum number of open connections; above it the idlest is closed", min=1
+        ),
     ] = 4096,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
     otel: Annotated[
         bool,
-        typer.Option(
-            "--otel", help="Send traces and metrics to where OTEL_EXPORTER_OTLP_ENDPOINT says"
-        ),
+        typer.Option("--otel", help="Send traces and metrics to OTEL_EXPORTER_OTLP_ENDPOINT"),
     ] = False,
 ) -> None:
     """Serve HTTP; by default only this host can connect, and nothing is launched.

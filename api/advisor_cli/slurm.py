@@ -15,16 +15,16 @@ from advisor_node.slurm.matching import run_match
 from advisor_node.slurm.site import SiteSettings
 
 app = typer.Typer(
-    help="Batch jobs that share a GPU: the choice of partners, and the agent of each node.",
+    help="Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
     no_args_is_help=True,
 )
 
 
 @app.command()
 def agent(
-    folder: Annotated[Path, typer.Option(help="Where Prolog and Epilog write down jobs")] = Path(
-        "/run/advisor-mps"
-    ),
+    folder: Annotated[
+        Path, typer.Option(help="Folder in which Prolog and Epilog record jobs")
+    ] = Path("/run/advisor-mps"),
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
 ) -> None:

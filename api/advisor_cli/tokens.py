@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from advisor_data.state import ServiceState, Token
 
 
-app = typer.Typer(
-    help="Make, list and revoke the tokens that the service lets in.", no_args_is_help=True
-)
+app = typer.Typer(help="Make, list and revoke access tokens of the service.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="User or program of the token; named in the audit log")]
+Name = Annotated[str, typer.Argument(help="Owner or use of the token, as shown in the audit log")]
 
 
 @app.command("create")
@@ -28,12 +26,12 @@ def create(
     scope: Annotated[
         list[str],
         typer.Option(
-            help="What it may do, repeatable. read: ask; write: also bring in points; "
-            "launch: start and stop jobs; admin: all, models and the audit log too"
+            help="Scope, repeatable. read: ask; write: also add points; launch: start and "
+            "stop jobs; admin: everything"
         ),
     ],
     days: Annotated[
-        int | None, typer.Option(help="Until it expires; else it never does", min=1, max=36500)
+        int | None, typer.Option(help="Days until it expires (default: never)", min=1, max=36500)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`advisor top`: the GPUs, who runs on them and what is saved, in a terminal."""
+"""`advisor top`: the GPUs, the jobs on them and what is saved, in a terminal."""
 
 import os
 import select
@@ -56,18 +56,17 @@ _Look = Callable[[], Overview]
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Show it once, as in a pipe")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, as in a pipe")] = False,
     as_json: AsJson = False,
     service: Annotated[
         str | None,
         typer.Option(
-            help=f"Address of advisor serve; if not given {_SERVICE}, and the launches of this "
-            "host if no service answers there"
+            help=f"Address of advisor serve (default: {_SERVICE}, else the launches of this host)"
         ),
     ] = None,
     service_ca: ServiceCa = None,
 ) -> None:
-    """Show GPUs, who runs on them, and what was saved; j and k move, q ends it.
+    """Show GPUs, the jobs on them, and what was saved; j and k move, q ends it.
 
     Where the service wants a token, it is in ADVISOR_TOKEN.
 
@@ -269,8 +268,8 @@ class _Drawn:
             passed_s = (at - datetime.fromisoformat(launch.started_at)).total_seconds()
             began = _clock(launch.started_at, self._seen.at)
             parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
-        if launch.ledger:
-            parts.append(f"{_gain(launch)} saved")
+        if (gain_j := _gain_j(launch)) is not None:
+            parts.append(f"{energy_text(abs(gain_j))} {'saved' if gain_j >= 0 else 'LOST'}")
         if launch.speed_drift:
             parts.append(f"drift {launch.speed_drift.ratio - 1:+.0%}")
         return self._letters.between.join(parts)
@@ -307,15 +306,13 @@ class _Drawn:
 
 _SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
     ("", lambda row: row[0]),
-    ("energy", lambda row: energy_text(row[1].kwh_saved * _KWH_J)),
+    ("energy", lambda row: _signed(row[1].kwh_saved * _KWH_J)),
     (
-        "if freed cards idle",
-        lambda row: (
-            "-" if row[1].kwh_saved_idle is None else energy_text(row[1].kwh_saved_idle * _KWH_J)
-        ),
+        "if freed GPUs idle",
+        lambda row: _signed(row[1].kwh_saved_idle and row[1].kwh_saved_idle * _KWH_J),
     ),
-    ("GPU hours", lambda row: f"{row[1].gpu_hours_saved:.1f}"),
-    ("money", lambda row: "-" if row[1].cost_saved is None else f"{row[1].cost_saved:.2f}"),
+    ("GPU hours", lambda row: _signed(row[1].gpu_hours_saved, "{:.1f}".format)),
+    ("money", lambda row: _signed(row[1].cost_saved, "{:.2f}".format)),
 )
 
 
@@ -338,7 +335,9 @@ def _share(launch: LaunchStatus, job: JobStatus) -> str:
     if job.below_normal:
         return job.share_text
     if launch.sharing != "limited" or job.share_percent >= 100:
-        return {"uncapped": "no limit", "time-sliced": "in turns"}.get(launch.sharing, "no limit")
+        return {"uncapped": "no limit", "time-sliced": "time-sliced"}.get(
+            launch.sharing, "no limit"
+        )
     units = "" if job.units_granted is None else f" {job.units_granted} SMs"
     return f"{job.share_percent:g} %{units}"
 
@@ -362,12 +361,12 @@ def _p99(job: JobStatus) -> Text:
     return Text(f"p99 {own:.3g}/{job.max_p99_ms:g} ms", style=style)
 
 
-def _row(launch: LaunchStatus, at: str) -> tuple[str, ...]:
+def _row(launch: LaunchStatus, at: str) -> tuple[str | Text, ...]:
     speeds = [job.speed for job in launch.jobs if job.speed is not None]
     jobs, forecast = counted(job.job for job in launch.jobs), launch.forecast
-    saved = "-" if launch.part_saved is None else f"{100 * launch.part_saved:.0f} %"
+    saved = _signed(launch.part_saved, "{:.0%}".format)
     if forecast and forecast.energy_saved and launch.part_saved is not None:
-        saved += f" ({100 * forecast.energy_saved.value:.0f})"
+        saved.append(f" ({100 * forecast.energy_saved.value:.0f})", style="dim")
     return (
         _clock(launch.started_at or launch.updated_at, at),
         f"{jobs}: failed" if launch.state == "failed" else jobs,
@@ -375,12 +374,19 @@ def _row(launch: LaunchStatus, at: str) -> tuple[str, ...]:
         f"{100 * sum(speeds) / len(speeds):.0f} %" if speeds else "-",
         "-" if launch.watts is None else f"{launch.watts:.0f}",
         saved,
-        _gain(launch) if launch.ledger else "-",
+        _signed(_gain_j(launch)),
     )
 
 
-def _gain(launch: LaunchStatus) -> str:
-    return energy_text(launch.ledger.alone_j - launch.ledger.energy_j) if launch.ledger else "-"
+def _gain_j(launch: LaunchStatus) -> float | None:
+    return launch.ledger and launch.ledger.alone_j - launch.ledger.energy_j
+
+
+def _signed(saved: float | None, text: Callable[[float], str] = energy_text) -> Text:
+    """A saving with its sign; a loss is red."""
+    if saved is None:
+        return Text("-")
+    return Text(f"{'+' if saved > 0 else ''}{text(saved)}", style="red" if saved < 0 else "green")
 
 
 def _clock(text: str, at: str = "") -> str:

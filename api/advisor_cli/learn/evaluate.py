@@ -11,14 +11,14 @@ from advisor_cli.console import AsJson, WithBundled
 
 def evaluate(
     tables: Annotated[
-        list[str] | None, typer.Argument(help="With --public: these tables only", metavar="TABLE")
+        list[str] | None, typer.Argument(help="With --public: only these tables", metavar="TABLE")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for page and JSON")] = Path("report"),
+    out: Annotated[Path, typer.Option(help="Folder for the page and the JSON")] = Path("report"),
     pairs: Annotated[
-        Path | None, typer.Option(help="Pair points; else those that come with advisor")
+        Path | None, typer.Option(help="File of pair points (default: the bundled ones)")
     ] = None,
     solo: Annotated[
-        Path | None, typer.Option(help="Solo points; else those that come with advisor")
+        Path | None, typer.Option(help="File of solo points (default: the bundled ones)")
     ] = None,
     with_bundled: WithBundled = False,
     quick: Annotated[
@@ -27,7 +27,7 @@ def evaluate(
     against: Annotated[
         bool,
         typer.Option(
-            "--check", help="As --quick; fails where a figure is worse than the bundled ones"
+            "--check", help="As --quick, and fail if a figure is worse than the bundled ones"
         ),
     ] = False,
     own: Annotated[
@@ -36,15 +36,15 @@ def evaluate(
     ] = False,
     public: Annotated[
         bool,
-        typer.Option("--public", help="Shipped answers on tables that others measured, and rules"),
+        typer.Option("--public", help="Evaluate the bundled answers on public measurements"),
     ] = False,
     clones: Annotated[
         Path | None,
-        typer.Option("--from", help="Folder with clones of tables that may not be passed on"),
+        typer.Option("--from", help="Folder of cloned tables that cannot be redistributed"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How good is the model? Writes evaluation.html and evaluation.json.
+    """Measure how good the model is. Writes evaluation.html and evaluation.json.
 
     Every pair is predicted by learners that were fitted without it, or without its jobs.
 

@@ -79,7 +79,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("show")
 def show(
     version: Annotated[
-        str | None, typer.Argument(help="A version, or `bundled`; else the champion")
+        str | None, typer.Argument(help="Version, or `bundled` (default: the champion)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -102,7 +102,7 @@ def show(
 @app.command("promote")
 def promote(
     model: Annotated[
-        str, typer.Argument(help="A version, `bundled`, or the folder of a trained model")
+        str, typer.Argument(help="Version, `bundled`, or the folder of a trained model")
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -146,7 +146,7 @@ def rollback(as_json: AsJson = False) -> None:
 @app.command("check")
 def check(
     version: Annotated[
-        str | None, typer.Argument(help="A version, or `bundled`; else all of them")
+        str | None, typer.Argument(help="Version, or `bundled` (default: all)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

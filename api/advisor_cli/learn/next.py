@@ -42,14 +42,14 @@ _COLUMNS: Columns[NextStep] = (
 def show_next(
     minutes: Annotated[float, typer.Option(min=1, help="Budget of GPU time, minutes")] = 30,
     gpu_model: Annotated[
-        str | None, typer.Option(help="Measure on this one; else the one measured on most here")
+        str | None, typer.Option(help="GPU model to measure on (default: the most measured one)")
     ] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Write the pairs as a plan for advisor colocate")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which jobs to profile and which pairs to measure next, in order of what they teach.
+    """List the jobs to profile and the pairs to measure next, the most useful first.
 
     Measures nothing itself: each line has the command that does.
 

@@ -53,15 +53,22 @@ NEWEST = "newest"
 def train(
     pairs: Annotated[
         Path | None,
-        typer.Option(help="Pair points; else those measured here, or those that come with advisor"),
+        typer.Option(
+            help="File of pair points (default: those measured here, else the bundled ones)"
+        ),
     ] = None,
-    solo: Annotated[Path | None, typer.Option(help="Solo points; else as with --pairs")] = None,
+    solo: Annotated[
+        Path | None, typer.Option(help="File of solo points (default: as for --pairs)")
+    ] = None,
     with_bundled: WithBundled = False,
     launches: WithLaunches = True,
     out: Annotated[Path, typer.Option(help="Folder for the model")] = Path("model"),
     created_at: Annotated[
         str | None,
-        typer.Option(help="Time of the model, ISO 8601, or `newest`: of the newest point; now"),
+        typer.Option(
+            help="Creation time of the model, ISO 8601, or `newest` for that of the newest"
+            " point (default: now)"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -197,18 +204,18 @@ def retrain(
     ] = True,
     launches: WithLaunches = True,
     keep: Annotated[
-        int, typer.Option(min=1, help="So many versions of retraining stay on disk")
+        int, typer.Option(min=1, help="Number of retrained versions to keep on disk")
     ] = KEPT_VERSIONS,
     metrics: Annotated[
         Path | None,
-        typer.Option(help="Write metrics there, for node_exporter's textfile collector"),
+        typer.Option(help="File for metrics, for the textfile collector of node_exporter"),
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Say nothing where nothing happened")
+        bool, typer.Option("--quiet", help="Print nothing if nothing changed")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from what is new, and use the new model unless it is worse; fit for cron.
+    """Learn from new measurements, and use the new model unless it is worse; for cron.
 
     Points are checked first; those left out stay in the store. docs/retrain.md has the rules.
 

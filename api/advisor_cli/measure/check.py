@@ -135,15 +135,15 @@ def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
 
 def check(
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
-    counts: Annotated[str, typer.Option(help="SM counts, such as 66,92; else all")] = "",
-    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    counts: Annotated[str, typer.Option(help="SM counts, such as 66,92 (default: all)")] = "",
+    python: Annotated[str, typer.Option(help="Python interpreter with PyTorch")] = "python3",
     job: Annotated[
-        str | None, typer.Option(help="Check this job, which reports results, not the libraries")
+        str | None, typer.Option(help="Check the results of this job instead of the libraries")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Check known counts again")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """At which numbers of SMs do the libraries of this host compute right results?
+    """Find the numbers of SMs at which libraries of this host compute right results.
 
     Matrix products, convolutions, attention and more are computed at each count and compared with
     the whole GPU. After Ctrl-C or a crash the same command goes on.

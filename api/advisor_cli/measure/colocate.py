@@ -102,15 +102,16 @@ class _ColocateRequest:
     splits: Annotated[
         str | None,
         typer.Option(
-            help="nine, uncapped, time-sliced, 70/70, '66+66 units'; "
-            f"{DEFAULT_SPLITS} if not given. Of sets: uncapped, time-sliced; {DEFAULT_SET_SPLITS}"
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units' "
+            f"(default: {DEFAULT_SPLITS}). For sets: uncapped, time-sliced "
+            f"(default: {DEFAULT_SET_SPLITS})"
         ),
     ] = None
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs of --among")] = (
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs from --among")] = (
         None
     )
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Windows for each pair and split; 1 if not given")
+        int | None, typer.Option(min=1, help="Windows for each pair and split (default: 1)")
     ] = None
     run: Annotated[
         str | None, typer.Option(help="Name of the run; a new one measures everything again")
@@ -121,8 +122,8 @@ class _ColocateRequest:
             "--try",
             min=1,
             max=3,
-            help="Of one of --sets measure so many of the best ways of sharing, as `advisor "
-            "launch --try` does, and name the best; nothing is launched",
+            help="Measure this many of the best options of one set, as `advisor launch "
+            "--try` does, and print the best; launches nothing",
         ),
     ] = 1
 
@@ -168,15 +169,18 @@ class _ColocateWhere:
     shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1"
     on: On = "here"
     shards: Annotated[
-        int, typer.Option(min=0, help="With --on: parts, each for a GPU of some node")
+        int, typer.Option(min=0, help="With --on: number of parts, each for one GPU of a node")
     ] = 0
     window: Annotated[
-        float | None, typer.Option(min=0.5, help="Longest window, s; 8 if not given, 5 of sets")
+        float | None, typer.Option(min=0.5, help="Longest window, s (default: 8, for sets 5)")
     ] = None
     source: Telemetry = None
     noise: Noise = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what would be measured and for how long, and measure nothing"
+        ),
     ] = False
     allow_unsafe: AllowUnsafe = False
     as_json: AsJson = False

@@ -81,25 +81,28 @@ class _ProfileRequest:
         ),
     ]
     name: Annotated[str | None, typer.Option(help="Name of a job given as a command")] = None
-    unit: Annotated[str, typer.Option(help="With --name: what one step is")] = "steps"
+    unit: Annotated[str, typer.Option(help="With --name: unit of one step")] = "steps"
     progress: Annotated[
         ProgressKind | None,
-        typer.Option(help="With --name: how progress is read; else found in the output"),
+        typer.Option(help="With --name: how to read progress (default: search the output)"),
     ] = None
-    pattern: Annotated[str | None, typer.Option(help="With --progress output")] = None
-    shares: Annotated[str, typer.Option(help="Percentages, such as 10,50,100")] = ""
-    units: Annotated[str, typer.Option(help="Exact SM counts, such as 12,66,132")] = ""
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="With --progress output: regular expression of a progress line"),
+    ] = None
+    shares: Annotated[str, typer.Option(help="Shares to measure, percent, such as 10,50,100")] = ""
+    units: Annotated[str, typer.Option(help="SM counts to measure, such as 12,66,132")] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Windows per share")] = 1
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = 8
     gpu: Annotated[
-        str, typer.Option(help="Index, UUID or `replay`; 0,1 for a job that holds two GPUs")
+        str, typer.Option(help="GPU index, UUID or `replay`; 0,1 for a job on two GPUs")
     ] = "0"
     source: Telemetry = None
-    mode: Annotated[Mode | None, typer.Option(help="How shares are enforced")] = None
+    mode: Annotated[Mode | None, typer.Option(help="How to enforce shares")] = None
     noise: Noise = False
     allow_unsafe: AllowUnsafe = False
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with the last run, or start again")
+        bool, typer.Option("--resume/--fresh", help="Continue the last run, or start again")
     ] = True
 
     def _wanted(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -432,7 +435,7 @@ def _shares(
 def profile_command(
     asked: _ProfileRequest,
     on: On = "here",
-    shard: Annotated[str, typer.Option(help="Of several jobs the one to measure, as 2/3")] = "1/1",
+    shard: Annotated[str, typer.Option(help="Part of the jobs to measure, such as 2/3")] = "1/1",
     as_json: AsJson = False,
 ) -> None:
     """Measure a job alone at each share: rate, power and counters.

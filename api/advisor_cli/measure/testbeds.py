@@ -37,7 +37,7 @@ from advisor_profiling.testbed import (
 )
 
 Telemetry: TypeAlias = Annotated[
-    SourceName | None, typer.Option(help="Telemetry; vendor's if not given")
+    SourceName | None, typer.Option(help="Source of telemetry (default: the vendor's)")
 ]
 Noise: TypeAlias = Annotated[bool, typer.Option("--noise", help="Replay with the measured noise")]
 On: TypeAlias = Annotated[

@@ -69,19 +69,28 @@ _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")
 def watch(
     pid: Annotated[
         int | None,
-        typer.Argument(help="Of the process, with those that it starts; else all on this host"),
+        typer.Argument(
+            help="Process ID, its children included (default: all processes on the GPUs)"
+        ),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option(help="What it prints, such as 'step (\\d+)'; else found")
+        str | None,
+        typer.Option(help="Pattern of a progress line, such as 'step (\\d+)' (default: searched)"),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="Of its Prometheus page; else found")] = None,
-    counter: Annotated[str | None, typer.Option(help="On that page; else found")] = None,
-    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks")] = 2,
+    url: Annotated[
+        str | None, typer.Option(help="URL of its Prometheus page (default: searched)")
+    ] = None,
+    counter: Annotated[
+        str | None, typer.Option(help="Counter on its Prometheus page (default: searched)")
+    ] = None,
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings")] = 2,
     seconds: Annotated[
-        float, typer.Option("--for", min=0.5, help="Watch so long; else until it ends")
+        float, typer.Option("--for", min=0.5, help="Seconds to watch (default: until it ends)")
     ] = math.inf,
-    once: Annotated[bool, typer.Option("--once", help="One look, after `--every` seconds")] = False,
-    save: Annotated[str | None, typer.Option(help="Write it as the job of that name")] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one reading, after --every seconds")
+    ] = False,
+    save: Annotated[str | None, typer.Option(help="Write a job file of this name")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Watch what runs on the GPUs, or one process: rate, watts, SM activity and memory.

@@ -8,11 +8,11 @@ from advisor_cli.console import LazyGroup, imported
 
 # Commands in the order of the help, with its line; what they import differs by half a second.
 _COMMANDS = {
-    "sensor": "How often, over what time and how late do the power sensors of a card read?",
-    "kernel": "What power does one operation draw from one execution to the next, and what energy?",
-    "input": "What power does a product of matrices draw, filled with these data?",
-    "components": "Parts of a job's power: floor, memory as read, the rest.",
-    "train": "Learn what data do to power, from what `advisor power input` measured.",
+    "sensor": "Measure the interval, window and delay of the power sensors of a GPU.",
+    "kernel": "Measure power and energy of one operation, for each execution of a burst.",
+    "input": "Measure the power of a matrix product with these input data.",
+    "components": "Split a job's power into floor, memory (as read) and the rest.",
+    "train": "Train the model of input data and power on the points of `advisor power input`.",
 }
 
 
@@ -27,7 +27,7 @@ class _Power(LazyGroup):
 
 
 app = typer.Typer(
-    help="How a card's power is read, what operations and data draw, and where power goes.",
+    help="Measure how a GPU's power is read, and the power of operations and input data.",
     cls=_Power,
     no_args_is_help=True,
 )

@@ -32,7 +32,7 @@ def components(
     gpu_model: GpuModelOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is known of where a job's power goes: floor, memory as read, what is left.
+    """Split a job's power into floor, memory (as read) and the rest.
 
     At each share of its profile, from measured windows. docs/component-power.md says why nothing
     finer is told.

@@ -164,24 +164,27 @@ def input_power(
         list[str] | None, typer.Option(help="A sweep of the paper, T1 to T15; may be repeated")
     ] = None,
     units: Annotated[
-        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+        int | None, typer.Option(min=1, help="Number of SMs, under MPS (default: the whole GPU)")
     ] = None,
     gpu: Annotated[str, typer.Option(help="Index or UUID")] = "0",
-    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    python: Annotated[str, typer.Option(help="Python interpreter with PyTorch")] = "python3",
     window: Annotated[float, typer.Option(min=0.5, help="Longest window, s")] = WINDOW_S,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ignore cached results and measure again")
+        bool, typer.Option("--fresh", help="Ignore stored results and measure again")
     ] = False,
     allow_unsafe: AllowUnsafe = False,
     predict: Annotated[
-        bool, typer.Option("--predict", help="Ask the model, without a GPU: advisor power train")
+        bool,
+        typer.Option(
+            "--predict", help="Predict with the model of `advisor power train`; needs no GPU"
+        ),
     ] = False,
     gpu_model: Annotated[
-        str | None, typer.Option(help="With --predict; such as 'NVIDIA H100 80GB HBM3'")
+        str | None, typer.Option(help="GPU model for --predict, such as 'NVIDIA H100 80GB HBM3'")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What power does a product of matrices draw, filled with these data?
+    """Measure the power of a matrix product with these input data.
 
     Each case is computed in a steady loop, its output is checked, and power is measured over a
     window, with normal random numbers as a reference in between. Results are kept: after Ctrl-C
@@ -293,20 +296,22 @@ def train(
     points: Annotated[
         list[Path] | None,
         typer.Option(
-            help="points.jsonl of a model, or a file of the home's inputs/; may be repeated; else "
-            "those measured here"
+            help="File of points, repeatable: points.jsonl of a model, or a file in "
+            "inputs/ of the home folder (default: those measured here)"
         ),
     ] = None,
     with_bundled: WithBundled = False,
     gpu_model: Annotated[
-        str | None, typer.Option(help="GPU model to train on; default: the one with most points")
+        str | None,
+        typer.Option(help="GPU model to train on (default: the one with the most points)"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the model; else that of the home: it is used")
+        Path | None,
+        typer.Option(help="Folder for the model (default: in the home folder, where it is used)"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what data do to power, from what `advisor power input` measured.
+    """Train the model of input data and power on the points of `advisor power input`.
 
     Each pattern of data is left out once, to know how good the model is for data that it has not
     seen. It writes trees, points.jsonl and manifest.json.

@@ -55,13 +55,14 @@ ReplayedModel: TypeAlias = Annotated[
 def sensor(
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
-    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
+    python: Annotated[str, typer.Option(help="Python interpreter with PyTorch")] = "python3",
     trace: Annotated[
-        Path | None, typer.Option(help="Analyse this recording, without a GPU; nothing is kept")
+        Path | None,
+        typer.Option(help="Analyse this recording instead of measuring; stores nothing"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How often, over what time and how late do the power sensors of a card read?
+    """Measure the interval, window and delay of the power sensors of a GPU.
 
     A load is switched on and off for three and a half minutes while all power readings are
     recorded. What is found is kept for this card and driver, and windows are then as long as the
@@ -316,14 +317,17 @@ class _AskedOperation:
     n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096
     k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096
     size: Annotated[
-        str, typer.Option("--bytes", help="Of a collective over two GPUs, such as 64KiB")
+        str, typer.Option("--bytes", help="Size of a collective over two GPUs, such as 64KiB")
     ] = "512MiB"
     dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16"
     call: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Measure this, not a named operation")
+        str,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Command to measure instead of a named operation"
+        ),
     ] = ""
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Take turns with inputs, so that no cache holds them")
+        bool, typer.Option("--rotate", help="Rotate inputs so that they do not stay in a cache")
     ] = False
     after: Annotated[
         str, typer.Option(help='Operation just before each measured burst, as "gemm --m 8192"')
@@ -362,21 +366,23 @@ def kernel(
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
-        int | None, typer.Option(min=1, help="SMs, under MPS; else the whole GPU")
+        int | None, typer.Option(min=1, help="Number of SMs, under MPS (default: the whole GPU)")
     ] = None,
-    python: Annotated[str, typer.Option(help="Interpreter that has PyTorch")] = "python3",
-    runs: Annotated[int | None, typer.Option(min=1, help="How many; else as FinGraV says")] = None,
+    python: Annotated[str, typer.Option(help="Python interpreter with PyTorch")] = "python3",
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Number of runs (default: as in FinGraV)")
+    ] = None,
     resolution_ms: Annotated[float, typer.Option(help="Width of a bin of the curve, ms")] = 5.0,
     within_w: Annotated[
-        float | None, typer.Option(help="Make as many runs as a bin within so many watts needs")
+        float | None, typer.Option(help="Repeat runs until each bin is within this many watts")
     ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Longest time that it may take")] = 10.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time limit, in minutes")] = 10.0,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ignore cached results and measure again")
+        bool, typer.Option("--fresh", help="Ignore stored results and measure again")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What power does one operation draw from one execution to the next, and what energy?
+    """Measure power and energy of one operation, for each execution of a burst.
 
     The operation runs in short bursts after random gaps, and readings of many bursts are put
     together (FinGraV). It needs the record of `advisor power sensor`. After Ctrl-C the same command
