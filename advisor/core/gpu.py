@@ -365,7 +365,7 @@ class MemoryFit:
         """How jobs may hold less, where one may hold memory that it does not need; else empty.
 
         Args:
-            commands: Of the jobs, if known; where they name no framework, all are told of.
+            commands: Of the jobs, if known; if they name no framework, the text names all.
         """
         # JAX takes 75 % of a card as it starts, vLLM 90 %, TensorFlow and SGLang nearly all (their
         # documentation of what `HOLDERS` names).
@@ -598,7 +598,7 @@ def _nearest(value: float, step: int) -> int:
 
 Sharing = Literal["limited", "uncapped", "time-sliced", "exclusive"]
 """How jobs use one GPU. limited: side by side, each under its share; uncapped: side by side under
-MPS without limits; time-sliced: without MPS, in turns of the driver; exclusive: one job after the
+MPS without limits; time-sliced: without MPS, by the driver; exclusive: one job after the
 other, each alone on the whole GPU."""
 
 SHARINGS: tuple[Sharing, ...] = get_args(Sharing)

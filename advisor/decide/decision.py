@@ -752,7 +752,7 @@ class _Worth:
 
 
 def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
-    """What a way saves; free cards draw idle power, W."""
+    """Savings of an option; free GPUs draw idle power, W."""
     beside = p.range_of(lambda result: prices.with_host(result).energy_saved)
     energy = beside if prices.host_w else p.energy_saved
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None

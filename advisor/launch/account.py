@@ -454,7 +454,7 @@ class Trial:
     """What jobs did in one of the ways that are tried.
 
     Attributes:
-        speeds: Of each job, relative to alone; a server does no more than is asked of it.
+        speeds: Of each job, relative to alone; a server does no more than its demand.
         p99_ms: Of each job; None: it answers no requests.
         power_w: Of the GPU.
     """
@@ -508,7 +508,7 @@ _LATELY_S = 300.0
 class Account:
     """What jobs did since their gates opened, at `now`.
 
-    What is told of the energy was read at the same moment as the progress of the jobs.
+    Energy was read at the same moment as the progress of the jobs.
 
     Attributes:
         first: The stretch of all that began together, or of one that began alone.

@@ -137,8 +137,8 @@ def main(
 ) -> None:
     """Wait for the end of the supervisor, which is this process's parent.
 
-    One that was killed before this began is told by its number: whoever adopted this process, such
-    as a user's systemd, is not to be ended in its place.
+    One that was killed before this began is found by its number: the process that adopted this one,
+    such as a user's systemd, must not be ended in its place.
     """
     # Where both are stopped, and the supervisor is then killed, this one goes on.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)

@@ -148,7 +148,7 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
 # How jobs stand in a launch that is over, if they came to no end of their own.
 _LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
 
-# Codes of what goes wrong with one job while it starts; whoever started with it has no part.
+# Codes of what goes wrong with one job while it starts; jobs that started with it are not affected.
 _STARTS_ALONE = ("job", "job-hung")
 
 

@@ -626,7 +626,7 @@ class _LimitMonitor:
         # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
         # ready may have no context yet.
         new = [pid for pid in self.strangers if pid not in self._told]
-        # Ten are told of one after the other; all are in the flag.
+        # Ten warnings, one after the other; all are in the flag.
         told = new[: 10 - len(self._told)]
         self._told.update(told)
         alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]

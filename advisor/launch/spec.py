@@ -95,7 +95,7 @@ class LaunchPart:
         window_spread: The same between two windows of some seconds on one host.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
-        min_speed: Relative speed that was asked for; who joins later leaves it so much.
+        min_speed: Minimum relative speed, also beside jobs that join later.
         max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
         units: SMs or CUs that its share comes to; None: not known before it starts.

@@ -466,7 +466,7 @@ class _SetRun:
         self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
         pairs[self._number] = self._pair
-        # Who joins, and the queue, read it there; on a full disk nothing ends for that.
+        # Joining jobs, and the queue, read it there; on a full disk nothing ends for that.
         with suppress(OSError):
             self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
 

@@ -309,7 +309,7 @@ def _paces(kinds: Sequence[Kind], pools: Sequence[Pool]) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedSet:
-    """Jobs that share a card, or one alone.
+    """Jobs that share a GPU, or one alone.
 
     Attributes:
         kinds: Index of each job's kind, ascending.
@@ -626,7 +626,7 @@ class SetAnswers:
         return (one for kind in self.there if (one := self.of((kind,))))
 
     def copies(self) -> Iterator[PlacedSet]:
-        """Three of one kind and more, as many as may share a card."""
+        """Three of one kind and more, as many as may share a GPU."""
         for kind in self.there:
             for number in range(
                 ADVISED_JOBS + 1, min(MOST_JOBS, self.placing.kinds[kind].count) + 1

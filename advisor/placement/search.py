@@ -194,7 +194,7 @@ class SetSearch:
     def __init__(
         self, answers: SetAnswers, worth: Floats, card_worth: float, *, closely: bool
     ) -> None:
-        """As `SetBound`; closely, the most that any set gains is told, else more than that."""
+        """As `SetBound`; closely, the most that any set gains, else an upper bound."""
         self._answers, self._card_worth, self._closely = answers, card_worth, closely
         self.bound = SetBound(answers, worth, card_worth)
 

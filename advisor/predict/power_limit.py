@@ -158,7 +158,7 @@ def lower_limit(
     power_w: float,
     floors: Iterable[float],
 ) -> LowerLimit | None:
-    """The limit with the least energy for the same work; None: none saves what it is worth.
+    """The limit with the least energy for the same work; None: none saves enough.
 
     Args:
         profiles: Of the jobs on the GPU, measured under one limit.

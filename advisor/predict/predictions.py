@@ -103,7 +103,7 @@ class Prediction:
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        # With prices of whoever asks it is another one.
+        # With the caller's prices it is another one.
         own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
         return own or self.range_of(objective.value)
 

@@ -1,11 +1,11 @@
 """Solo points of a job as arrays over its shares: what predictions are made from.
 
-Such a job makes as much progress as is asked of it, so its relative speed is the part of its
+Such a job makes as much progress as its demand, so its relative speed is the part of its
 demand that it serves: rates are divided by the one measured alone on the whole GPU, as for every
 other job. That is the offered rate where the GPU keeps up, but for the chance of arrivals; where it
 does not, no share can serve more than the whole GPU does.
 
-More SMs do not make a job slower; where a profile says so, mostly of launch-bound jobs, its
+More SMs do not make a job slower; where a profile shows that, mostly of launch-bound jobs, its
 windows were disturbed. Dips are taken out by the non-decreasing fit that changes the logarithms
 least, each weighted by how surely it is known (pool adjacent violators: R. E. Barlow,
 D. J. Bartholomew, J. M. Bremner, H. D. Brunk, "Statistical Inference under Order Restrictions",
@@ -382,7 +382,7 @@ def _smoothed(points: Iterable[SoloPoint]) -> Profile:
 def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Floats:
     """Rate that a job could reach alone at shares, for each one on the whole GPU; shape (n,).
 
-    A server (a job with a fixed demand) does what is asked of it, so its measured rate says little
+    A server (a job with a fixed demand) serves its demand, so its measured rate says little
     of what it can. How much of a GPU it can give up, and what a neighbour takes of it, depends on
     its capacity; what is served is the lower one of that and demand (`Serving.served`).
 

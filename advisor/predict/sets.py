@@ -593,7 +593,7 @@ def _on_gpus(
 
     Raises:
         InputError: more than one job of several GPUs, one of more than two, or a split that does
-            not say which GPU each neighbour is on, or shares by turns.
+            not name the GPU of each neighbour, or is time-sliced.
     """
     [rank, *more] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
     job = profiles[rank]

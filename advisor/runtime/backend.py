@@ -403,7 +403,7 @@ class UncappedBackend(Server):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:
-        max_clients: Contexts that start take turns on the GPU: of eight all were ready after 16 to
+        max_clients: Starting contexts are time-sliced: of eight all were ready after 16 to
             129 s, of 18 not all after 170 s (docs/measurements/sets.md).
         computing: Lists the processes with a context on the GPU.
     """

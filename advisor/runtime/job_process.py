@@ -109,7 +109,7 @@ class JobProcess:
     @property
     def status(self) -> int | None:
         """Exit code of the first process, negative for a signal; None while it runs."""
-        # Whoever waits for a job asks this: a shim that the job has stopped would never tell.
+        # Every wait for a job calls this: a shim that the job has stopped would never tell.
         self.rouse()
         self._listen()
         if self._is_lost and self._status is None:

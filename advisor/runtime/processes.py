@@ -1,6 +1,6 @@
 """Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
 
-This process lets others hear that it turns, also while it waits for something. Whoever waits with a
+This process lets others hear that it turns, also while it waits for something. A wait with a
 time limit beats meanwhile, so listeners can tell an intended wait of any length from a process that
 hangs or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread
 says nothing about the main loop.
@@ -326,7 +326,7 @@ def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> _CorePlan:
     rest = rest or [own]
     # Dozens of waiting clients look at their gates 200 times a second each.
     *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
-    # In turns, so that on a host with two sockets no job is farther from the GPU.
+    # Alternating, so that on a host with two sockets no job is farther from the GPU.
     each = max(1, len(rest) // jobs)
     slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
     return _CorePlan(own, tuple(map(_union, slots)), waiting)

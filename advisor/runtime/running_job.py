@@ -375,7 +375,7 @@ def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
 _SCRAPE = (
     "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
     "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
-    # Where advisor is: found also where a user installed it for himself, and nothing of the job's.
+    # Where advisor is: found also in a user's own installation, and nothing of the job's.
     str(Path(__file__).parents[2]),
 )
 

@@ -107,7 +107,7 @@ MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
 
 MOST_CROSSED = 80
-"""Jobs of which all pairs are told: 3,240 of them, which take some ten seconds the first time."""
+"""Most jobs with all pairs in an answer: 3,240 pairs, some ten seconds the first time."""
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""

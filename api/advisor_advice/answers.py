@@ -316,7 +316,7 @@ def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
 
 
 def _of_input(profile_set: ProfileSet) -> Iterator[str]:
-    """The data card of the bundled points says so of all of them."""
+    """Bundled points have random input (their data card)."""
     if profile_set.other_models:
         yield (
             f"all were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "

@@ -572,7 +572,7 @@ def _launched_split(seen: Observation) -> Split | None:
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
-    """The split of a window or a launch; None where nothing is predicted: two jobs in turns."""
+    """The split of a window or a launch; None where nothing is predicted: two time-sliced jobs."""
     shares = tuple(shares_percent)
     if mode == "uncapped" or (mode == "mps" and set(shares) == {WHOLE}):
         return without_limits("uncapped", len(shares))

@@ -149,7 +149,7 @@ def _to_launch(
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
     told = _with_profiles(chosen, profile_set)
-    # With what they must keep: who joins them later is held to it.
+    # With their limits, which later joins must keep.
     parts = (
         replace(
             part,

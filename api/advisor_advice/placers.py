@@ -46,7 +46,7 @@ class _Seat:
         part: Of the GPU, all parts together at most 1: what a placer books that divides it.
         memory_mib: That it may fill, all together no more than the card; None: not known.
         bound: Variables that bound its memory, as in its profile.
-        variables: These, and those of MPS where jobs do not take turns.
+        variables: These, and those of MPS unless jobs are time-sliced.
     """
 
     job: str
@@ -227,7 +227,7 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
         "spec": {
             "devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
-                # Pods of one claim take turns where nothing is said, and no feature gate is asked.
+                # Pods of one claim are time-sliced by default, without a feature gate.
                 **({"config": [config]} if is_mps else {}),
             }
         },
@@ -397,5 +397,5 @@ PLACERS: Mapping[
         ),
     }
 )
-"""By name: version of the schema or page, lines of jobs that share by MPS or take turns, and what
+"""By name: version of the schema or page, lines of jobs that share by MPS or time slicing, and what
 it cannot express."""

@@ -91,7 +91,7 @@ def place_jobs(
     also: Mapping[str, int] | None = None,
     file: Path | None = None,
 ) -> wire.Placement:
-    """Which of the jobs share a card, on GPUs of one model and, of no queue, `also` of others.
+    """Which of the jobs share a GPU, on GPUs of one model and, of no queue, `also` of others.
 
     Profiles of a file go before the stored ones.
 

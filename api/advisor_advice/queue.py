@@ -101,7 +101,7 @@ class QueueCard:
             return None
 
     def held_to(self, part: LaunchPart) -> LaunchPart:
-        """The job with what is asked for it: it is watched, and who is let join is held to it."""
+        """The job with its limits, which are watched and hold for jobs that join."""
         if (profile := self.profiles.get(part.job.name)) is None:
             return part
         least, most_ms = self.request.floor(profile), self.request.longest_p99_ms(profile)

@@ -419,7 +419,7 @@ PLACEMENTS_WAITING = 8
 class Engine(Collector):
     """What answers requests, for one event loop; counts those that it could answer from memory.
 
-    What is asked raises a StoreError where the store cannot be read; what the model answers a
+    Questions raise a StoreError where the store cannot be read; answers of the model a
     ModelError where there is none, or it is damaged, an InputError for a job without a profile or a
     request that does not fit the jobs, and a NoSplitError where nothing keeps every limit.
     """

@@ -132,7 +132,7 @@ class OwnProcesses:
 
 
 def service_ends() -> ProcessEndedError:
-    """What is told to who waits at the end."""
+    """The error for waiting callers at the end."""
     return ProcessEndedError("the service ends", fix="ask again when it has started")
 
 

@@ -199,7 +199,7 @@ class RequestAudit:
     client: str
 
     def signed(self, records: Iterable[P]) -> list[P]:
-        """The records as this caller's, whoever they say wrote them."""
+        """The records signed by this caller, whatever writer they name."""
         return [replace(record, written_by=self.caller.name) for record in records]
 
     @property

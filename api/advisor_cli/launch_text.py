@@ -322,7 +322,7 @@ def _job(job: JobStatus) -> str:
 
 
 def speed_text(speed: float) -> str:
-    """A relative speed; nobody is faster than alone on one host, so more is of another one."""
+    """A relative speed; on one host no job is faster than alone: a higher one is another host's."""
     return f"{100 * speed:.0f} %" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
 

@@ -271,7 +271,7 @@ _LEAST_SPEED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Kinds of jobs that may share a GPU, or one and a card, if the service says so.
+    """Kinds of jobs that may share a GPU, or one and a card, if the service advises it.
 
     Attributes:
         kinds: Their numbers; one twice where two of it may.

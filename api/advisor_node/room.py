@@ -272,7 +272,7 @@ def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
 
 
 ASK_AGAIN_S = 60.0
-"""A profile that was not to be had, or was, is asked for again after this time: it may change."""
+"""A profile, or its absence, is asked for again after this time: it may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +354,7 @@ LOG = logging.getLogger("advisor.node")
 
 
 class _Daemon(Protocol):
-    """The MPS daemon of the GPU, whoever owns it."""
+    """The MPS daemon of the GPU, of any user."""
 
     @property
     def gpu(self) -> Gpu:

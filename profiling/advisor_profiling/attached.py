@@ -123,7 +123,7 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
 def _has_begun(count: CounterFile) -> bool:
     try:
         return count.read() > 0
-    except JobError:  # whoever wrote the reason counts there
+    except JobError:  # its author counts there
         return True
 
 

@@ -203,7 +203,7 @@ class _LiveTestbed:
         self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.gpu, self.mode = backend.gpu, backend.mode
-        # Where there is no place, the proof of the first job says so.
+        # Without a place the proof of the first job fails.
         self.max_clients = max(1, backend.max_clients)
         self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
         self.clock = Clock()
@@ -255,7 +255,7 @@ def live_testbed(
     """A live GPU for one run; what was started for it is stopped at the end.
 
     Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
-    each of which gets the same number of cores, whoever is beside it.
+    each of which gets the same number of cores, whatever runs beside it.
     """
     cores = available_cores()
     try:

@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   out[at] = values[threadIdx.x];
 }
 
-// Tensor cores: c is the product of a (16 rows) and b (8 columns), added and taken away in turns;
+// Tensor cores: c is the product of a (16 rows) and b (8 columns), added and taken away alternately;
 // an odd number of steps leaves the product. One warp for each pair of tiles, one in a block.
 // Places of values in registers: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "m16n8k32".
 template <typename Multiply>

@@ -133,14 +133,14 @@ def _build(args: argparse.Namespace) -> harness.Work:
     if args.device != "cuda" or args.dtype is not None:
         raise SystemExit("these are CUDA kernels of fixed types: leave --device and --dtype away")
     if args.name.startswith("tensor") and args.size % 2 == 0:
-        raise SystemExit("--size of tensor products must be odd: they are taken away in turns")
+        raise SystemExit("--size of tensor products must be odd: they are taken away alternately")
     cuda = None if args.name == "idle" else compiled("component_bench.cu")
     kernel = KERNELS[args.name](cuda, args.batch, args.size)
     return work(kernel, args, args.inner, TOLERANCE.get(args.name, 0.0))
 
 
 def _tensor(cuda: Any, batch: int, size: int, name: str, dtype: torch.dtype, depth: int) -> Kernel:
-    """Products of 16 x `depth` by `depth` x 8, added and taken away in turns."""
+    """Products of 16 x `depth` by `depth` x 8, added and taken away alternately."""
     a, b = torch.randn(batch, 16, depth).to(dtype), torch.randn(batch, 8, depth).to(dtype)
     out, kernel = torch.empty(batch, 16, 8), cuda.get_function(name)
     return Kernel(

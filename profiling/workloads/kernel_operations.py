@@ -1,4 +1,4 @@
-"""Operations whose power is looked at over time, each with input sets to take turns with.
+"""Operations whose power is looked at over time, each with several input sets.
 
 `gemm` is `c = a @ b` of m x k and k x n, `gemv` the same with n = 1, `triad` is `a = b + s * c`
 as in STREAM, `copy` a copy of one array to another; the last two move `m` elements of each array.

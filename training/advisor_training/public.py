@@ -473,7 +473,7 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
 
 
 def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
-    # Half of a server's capacity is asked of it.
+    # A server's demand is half of its capacity.
     busy = {row["exp_key"]: float(row["gpu_util"]) / 100 for row in _rows(alone)}
     # A pair has a row for each setting of Tally.
     pairs = {(r["high_priority_job"], r["best_effort_job"]): r for r in _rows(together)}

@@ -214,7 +214,7 @@ class Bodies:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error
         except HTTPException:
-            # Who waits to be asked for the body would be asked for it by reading on.
+            # Reading on would ask a waiting client (`Expect`) for the body.
             if b"expect" not in headers:
                 await _drain(chunks)
             raise

@@ -36,7 +36,7 @@ class ServeOptions:
         body_s: Time for a body, from its head, s.
         write_s: Time that an answer may wait for a client that does not read, s.
         drain_s: Time for requests to end when the service is stopped, s.
-        replayed: All that is shown was recorded earlier, and every answer says so.
+        replayed: All figures were recorded earlier; every answer is marked.
         log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
         log_format: `text`, or `json` for an object a line.
         otel: Send traces and metrics to where the `OTEL_` variables say.

@@ -104,7 +104,7 @@ class ErrorAnswer(BaseModel):
 ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorAnswer, "description": "Why there is no answer"}
 }
-"""How the description of a route says so."""
+"""The text in the description of a route."""
 
 REFUSALS: Mapping[int, str] = {
     401: "No token where one is needed, or a wrong, expired or revoked one",

@@ -367,7 +367,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
 
 
 def request_hash(wanted: LaunchRequest) -> str:
-    """Identity of what is asked for, however the JSON is written."""
+    """Identity of a request, however its JSON is written."""
     return hashlib.sha256(write(wanted).encode()).hexdigest()
 
 

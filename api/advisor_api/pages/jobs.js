@@ -20,7 +20,7 @@ const KINDS = {
 // Most first, but for names and for how much of a card is needed.
 const ORDERS = {
   name: ["Name", (p, q) => p.job.localeCompare(q.job)],
-  need: ["Part of a card that is enough", (p, q) => need(p) - need(q)],
+  need: ["Part of a GPU that is enough", (p, q) => need(p) - need(q)],
   gain: ["Gain beside its best partner", (p, q) => (q.best?.time ?? -1) - (p.best?.time ?? -1)],
   power: ["Watts", (p, q) => (q.curve?.power_w ?? -1) - (p.curve?.power_w ?? -1)],
 };

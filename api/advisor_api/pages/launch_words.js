@@ -47,7 +47,7 @@ export function countedNames({ jobs }) {
   return [...counts].map(([job, count]) => (count > 1 ? `${count} × ${job}` : job)).join(", ");
 }
 
-const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "in turns" };
+const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "time-sliced" };
 
 export function splitName({ sharing, jobs }) {
   if (sharing !== "limited" && !jobs.some((job) => job.below_normal)) return WITHOUT_SPLIT[sharing] ?? sharing;

@@ -16,7 +16,7 @@ const MARKS = { share: "share", "your call": "call", "do not share": "apart", nu
 const VERDICTS = { null: "a limit would be broken" };
 
 run(async (query) => {
-  content.append(html("h1", {}, "Who gains beside whom"));
+  content.append(html("h1", {}, "Which pairs gain"));
   const { jobs } = await get("/v1/jobs");
   const models = gpuModels(jobs);
   if (models.length === 0) {

@@ -94,7 +94,7 @@ function slider({ options }, name, i, onlevel) {
       const words = sharing === "limited" ? (level < 100 ? share(level) : "no limit") : SHARING_WORDS[sharing];
       if (levels.includes(level)) input.value = levels.indexOf(level);
       input.setAttribute("aria-valuetext", words);
-      value.textContent = levels.length < 2 && sharing === "limited" ? "no limit: it leaves room by itself" : words;
+      value.textContent = levels.length < 2 && sharing === "limited" ? "no limit: a small job" : words;
     },
   };
 }
@@ -109,7 +109,7 @@ function nearest({ options }, chosen, i, level) {
 function shortcuts({ options, best, way }) {
   const found = [[`Best: ${best.split}`, best]];
   if (way !== best) found.push([`For time: ${way.split}`, way]);
-  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "In turns", exclusive: "One after the other" };
+  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "Time-sliced", exclusive: "One after the other" };
   for (const option of options) {
     if (option.split in named && option !== best && option !== way) found.push([named[option.split], option]);
   }

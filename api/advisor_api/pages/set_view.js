@@ -15,7 +15,7 @@ export const OBJECTIVES = {
   "max-min": { title: "Speed of the slower job", unit: "of its full speed", scale: 1 },
 };
 
-export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "in turns", exclusive: "one after the other" };
+export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "time-sliced", exclusive: "one after the other" };
 
 // Percent: shares are rounded to whole SMs.
 const WHOLE_WITHIN = 1.6;

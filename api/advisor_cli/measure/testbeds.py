@@ -136,7 +136,7 @@ def known_timing(
     """What `advisor power sensor` found of a card; None where it was not measured.
 
     A replay has no sensor, and the age of an exporter's readings is unknown. Where the
-    record is not of the card itself, a line on the console says so.
+    record is of another GPU of the model, the console has a line for it.
 
     Raises:
         InputError: there is no such card.
@@ -144,7 +144,7 @@ def known_timing(
     """
     live = gpu != REPLAY and source in (None, "nvml")
     records = known_sensors(settings.home) if live else []
-    # Without a driver the testbed says so, where one is needed at all.
+    # Without a driver the testbed raises an error, if it needs one.
     with suppress(SourceError):
         card = find_gpus(gpu) if records else None
         record = card and record_for(card.uuid, card.model, card.driver or "", records)

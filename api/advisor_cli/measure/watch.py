@@ -60,7 +60,7 @@ _HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
     ("rate", lambda job: "-" if job.rate is None else f"{job.rate:.4g} {job.rate_unit}/s"),
     ("watts", lambda job: _number(job.power_w, "W")),
     ("SMs active", lambda job: _percent(job.sm_active_percent)),
-    ("half a card", lambda job: _range_text(job.half_speed, "%", WHOLE)),
+    ("half a GPU", lambda job: _range_text(job.half_speed, "%", WHOLE)),
     ("fills it", lambda job: {True: "yes", False: "no", None: "-"}[job.fills]),
 )
 _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")

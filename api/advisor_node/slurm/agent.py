@@ -179,7 +179,7 @@ class UserDaemon:
         return True
 
     def job_of(self, pid: int) -> str | None:
-        """The job of a process; it says so itself, but only its user's jobs are to be had."""
+        """The job of a process, by its own variable, but only among its user's jobs."""
         number = environment_of(pid).get("SLURM_JOB_ID", "")
         return number if number and owner_of(pid) == self._user_of(number) else None
 

@@ -327,7 +327,7 @@ class QueueRound:
             and (job.eligible_s - self.now_s < self.wait_s / 2)
         )
 
-    # What is told
+    # Changes for Slurm
 
     def _begins(self, meeting: _Meeting, answer: Together) -> Change:
         """One with the largest share is the first.

@@ -406,7 +406,7 @@ class SiteSettings:
         address: Of the service.
         wait_s: How long a job waits for others before it may start alone.
         gpu_model: None: the one that all profiles have in common.
-        facts: File by which the plugin is told of the site.
+        facts: File with the facts of the site for the plugin.
     """
 
     address: str

@@ -286,7 +286,7 @@ Advise: TypeAlias = Callable[[Question], Answer]
 
 
 def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
-    """The patch of a pod, and what its author is told.
+    """The patch of a pod, and the warnings for its author.
 
     Args:
         pod: As it came; it is not changed.
@@ -665,7 +665,7 @@ def _answer(
 def _created(
     pod: Object, *, host_paths: Sequence[str], is_full: bool, advise: Advise
 ) -> tuple[list[Object], str]:
-    """The patch of a new pod, and what its author is told, which `kubectl` prints."""
+    """The patch of a new pod, and the warnings for its author, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
         raise InputError(

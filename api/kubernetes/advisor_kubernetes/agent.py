@@ -522,7 +522,7 @@ LOG = logging.getLogger("advisor.kubernetes.agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent is told.
+    """Options of an agent.
 
     Attributes:
         host: Address that metrics are served on.
@@ -553,7 +553,7 @@ def run_agent(
     """Look at the node until `stop` is set; then the daemons end, and the GPUs are not ready.
 
     Args:
-        options: What this agent is told.
+        options: Of this agent.
         settings: Of its environment.
         api: The API server.
         service: Knows jobs alone, and takes observations.

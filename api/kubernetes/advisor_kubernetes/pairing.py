@@ -391,7 +391,7 @@ class _Card:
     pods: list[Pod] = field(default_factory=list[Pod])
 
     def kind(self, now_s: float) -> object:
-        """What the advice for who joins depends on; equal ones are alike in it."""
+        """What the advice for a join depends on; equal ones are alike in it."""
         model, memory_mib = self.place.model, self.place.memory_mib
         running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
         left = self.pods[0].left(now_s) if len(self.pods) == 1 else None

@@ -527,7 +527,7 @@ def adviser(client: Client) -> Advise:
 class _Gate(Gate):
     """The gate of `advisor serve`, for callers that have no tokens.
 
-    Answers depend on the request alone, so whoever asks learns nothing and changes nothing. Names
+    Answers depend on the request alone, so a caller learns nothing and changes nothing. Names
     in Host headers are those of Kubernetes' services, and no browser comes here.
     """
 

@@ -998,7 +998,7 @@ def sweep(
         run: Name of the run.
         testbed: With the GPU.
         store: Where points go to.
-        reporter: Is told how far it is.
+        reporter: Shows the progress.
         rules: When a window ends.
         kept: Points that the run has from before.
         counted: The job whose kernels per unit are counted after its points, and which has further

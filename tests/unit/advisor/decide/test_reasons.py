@@ -146,22 +146,22 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {TIME_SLICED: (0.6, 0.6, 400.0), TWENTY: (0.575, 0.575, 400.0)},
             "20/80",
-            "time-sliced is 4.35 % better, less than the 5.0 % that it needs",
+            "time-sliced is 4.35 % better, and has to be 5.0 % better",
         ),
         (
             {TIME_SLICED: (0.51, 0.51, 400.0)},
             "exclusive",
-            "time-sliced is 2.00 % better, less than the 6.0 % that it needs",
+            "time-sliced is 2.00 % better, and has to be 6.0 % better",
         ),
         (
             {EQUAL: (0.503, 0.503, 400.0)},
             "exclusive",
-            "50/50 would gain 0.6 %, less than the 1 % for which jobs share a fate",
+            "50/50 would gain 0.6 %, below the minimum gain of 1 %",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0), TWENTY: (0.3, 0.8, 400.0)},
             "uncapped",
-            "a split does not pay: the best, 20/80, is 8.3 % worse",
+            "a split does not pay: the best one, 20/80, is 8.3 % worse",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0)},
@@ -171,7 +171,7 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {EQUAL: (0.5, 0.55, 430.0)},
             "exclusive",
-            "sharing does not pay: the best, 50/50, is 2.3 % worse",
+            "sharing does not pay: the best one, 50/50, is 2.3 % worse",
         ),
         (PAYS | {THIRTY: (0.29, 0.9, 400.0)}, "30/70", "a runs at 29 % of its speed only"),
     ],
@@ -187,8 +187,10 @@ def test_limits_that_better_options_break_are_named() -> None:
     slow = decided(PAYS, min_speed={"a": 0.4, "b": 0.4})
     assert "30/70 would be 9.1 % better, but a may run at as little as 30 %" in said(slow)
     tight = decided(PAYS, min_speed={"a": 0.7, "b": 0.52})
-    near = "60/40 is nearest, but a may run at as little as 60 % of its speed alone, below 70 %"
-    assert f"sharing breaks a limit: {near}" in reasons(tight)
+    assert (
+        "sharing breaks a limit: 60/40 is nearest, but a may run at as little as 60 % of its "
+        "speed alone, below 70 %"
+    ) in reasons(tight)
 
 
 def test_a_barred_way_is_named_only_beyond_a_tie() -> None:

@@ -117,7 +117,7 @@ def test_a_terminal_that_is_too_low_shows_a_part_and_says_so() -> None:
 
 @pytest.mark.parametrize("sharing", ["uncapped", "time-sliced"])
 def test_who_has_no_limit_is_said_to_have_none(sharing: str) -> None:
-    said = {"uncapped": "no limit", "time-sliced": "in turns"}[sharing]
+    said = {"uncapped": "no limit", "time-sliced": "time-sliced"}[sharing]
     assert any(said in line for line in drawn(replace(LAUNCH, sharing=sharing)))
 
 
