@@ -65,7 +65,7 @@ def trainer_callback(progress: Progress | None = None) -> Any:
 
 def lightning_callback(progress: Progress | None = None) -> Any:
     """A `Callback` of Lightning that counts training batches."""
-    # Who has imported the older package has a trainer of it.
+    # A script that imported the older package has its trainer.
     older = "pytorch_lightning"
     package = older if older in sys.modules else "lightning.pytorch"
     steps, base = StepCounter(progress), importlib.import_module(package).Callback

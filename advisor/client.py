@@ -308,7 +308,7 @@ class Client:
         return self._change("/v1/models/rollback")
 
     def audit(self, *, limit: int = 100, before: int | None = None) -> tuple[AuditEntry, ...]:
-        """Who changed or launched what, the newest first.
+        """Changes and launches with their users, the newest first.
 
         Args:
             limit: At most this many, up to 1000.
@@ -445,7 +445,7 @@ class Client:
         return self._get(_of(launch, "history"), LaunchStatus).history
 
     def overview(self) -> Overview:
-        """GPUs, who runs on them, launches with their history, and what was saved, observed."""
+        """GPUs, their jobs, launches with their history, and observed savings."""
         return self._get("/v1/overview", Overview)
 
     def stop_launch(self, launch: LaunchStatus | str) -> LaunchStatus:

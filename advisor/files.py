@@ -2,8 +2,8 @@
 
 A killed process lets go of its lock files. A user who can open a lock file can hold it forever, so
 only this user can, or the members of a group whose folder root has made for that
-(deploy/advisor.tmpfiles.conf). Users who share no lock meet on the GPU: the driver is asked who
-computes there before anything starts.
+(deploy/advisor.tmpfiles.conf). Users without a common lock meet on the GPU: the driver lists its
+processes before anything starts.
 """
 
 import errno
@@ -158,7 +158,7 @@ def open_file(path: Path, flags: int, mode: int = PRIVATE_FILE) -> int:
 
     Args:
         path: The file; a link is not followed.
-        flags: Of `os.open`, without `O_TRUNC`: a file is cut by who has looked at it.
+        flags: Of `os.open`, without `O_TRUNC`: the caller truncates a file after a look at it.
         mode: Of a file that is made.
 
     Raises:
@@ -469,7 +469,7 @@ def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None
 
 
 def _write_holder(file: IO[str], name: str = "") -> None:
-    """Write into a lock file that is held who holds it: this process, and for what."""
+    """Write the holder of a held lock into its file: this process, and its purpose."""
     file.truncate(0)
     file.write(f"{os.getpid()} {name}".strip())
     file.flush()

@@ -444,7 +444,7 @@ _NEITHER = re.compile(
 
 @functools.lru_cache(maxsize=256)
 def vendor_of(gpu_model: str) -> Vendor:
-    """Who makes a GPU model, by the name that its driver gives it.
+    """The vendor of a GPU model, by the name that its driver gives it.
 
     NVML names NVIDIA's of some years without their maker ("A100-SXM4-40GB"), so they are what a
     name without any maker means.

@@ -79,7 +79,7 @@ class Reported:
 
 
 NOTHING = Reported()
-"""Of a job that says nothing of its results."""
+"""Of a job that does not report results."""
 
 
 def relative_gap(value: float, reference: float) -> float:

@@ -125,7 +125,7 @@ def shown(given: object) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Of a log: causes quote what others said, and who reads it may do so in a terminal.
+    """Of a log: causes quote foreign text, and a terminal may show it.
 
     A message is one line, so that no text of others passes for the next one.
     """

@@ -90,7 +90,7 @@ class Running:
 
     Attributes:
         cap_percent: The largest share that the newcomer can get.
-        may_be_low: It can begin below normal priority, and who asks next knows that.
+        may_be_low: It can begin below normal priority, as the caller knows.
     """
 
     split: Split

@@ -142,7 +142,7 @@ def load_job(path: Path) -> Job:
 def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
     """The job of a file, of a name in `jobs_dir`, or of a name that comes with advisor.
 
-    Who asks for more than to measure it is to ask `again` once it is measured.
+    A caller that needs more than a measurement asks `again` after it.
 
     Raises:
         InputError: there is no such job, or its file is faulty.

@@ -512,7 +512,7 @@ class Account:
 
     Attributes:
         first: The stretch of all that began together, or of one that began alone.
-        stretches: The first one; each next one is of those, two at least, who ran together after
+        stretches: The first one; each next one is of the two or more jobs that ran together after
             a job had ended or joined.
         promised: Forecast of the running jobs; None: there is none.
         kept: What they did since then.
@@ -561,7 +561,7 @@ class Account:
             # Without limits the jobs that go on have the whole GPU.
             if self._pair.split.is_limited:
                 ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
-                # Who has joined uses what others held.
+                # A joined job uses units that others held.
                 later = self._jobs[len(self.first.numbers) :]
                 joined = sum(one.job.granted.units or 0 for one in later if one in running)
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
@@ -640,7 +640,7 @@ class Account:
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
-        # Who joined later is no part of it.
+        # Later joins are no part of it.
         parts = self._pair.parts[: len(self.first.numbers)]
         power_w = None if self.foreign() else self.first.power_w()
         return energy_saved(power_w, self.first.rates(), parts)

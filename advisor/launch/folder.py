@@ -76,7 +76,7 @@ from advisor.launch.spec import (
 from advisor.runtime.processes import wait_until
 from advisor.settings import Retention
 
-# Who asks whether a supervisor lives holds its lock for an instant.
+# A look for a living supervisor holds its lock for an instant.
 _READERS_S = 1.0
 
 _ID_LENGTH = 100
@@ -184,7 +184,7 @@ class LaunchFolder:
             BusyError: there is or was one.
         """
         with writing_private(self.path / "alive") as file:
-            # Locked before it is claimed: who sees the claim sees the lock.
+            # Locked before it is claimed: a reader of the claim sees the lock.
             if not wait_until(lambda: try_lock(file), _READERS_S):
                 raise self._has_one()
             try:
@@ -432,7 +432,7 @@ def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
 
 
 def joins(folder: LaunchFolder) -> Iterator[tuple[LaunchSpec, JobStatus]]:
-    """All who have asked, the oldest first, and how they do (`join_status`)."""
+    """All requests to join, the oldest first, with their status (`join_status`)."""
     for name in _requests(folder):
         if request := read_request(folder, name):
             yield request, join_status(folder, name, request)

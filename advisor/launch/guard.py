@@ -153,7 +153,7 @@ def main(
         if pipe_dir is None
         else MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
     )
-    # Who does not end is found by the next launch on the GPU.
+    # The next launch on the GPU finds processes that do not end.
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # The driver's library is not one of this folder.

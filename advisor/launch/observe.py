@@ -174,7 +174,7 @@ def observed(
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
-    """How it ended, by what is known now: who had failed before is no part of it."""
+    """How it ended, as known now, without jobs that had failed before."""
     jobs = [monitor.jobs[n] for n in stretch.numbers]
     if any(one.code for one in jobs):
         return "failed"
@@ -449,7 +449,7 @@ class Keeper:
             (self._folder.path / DRAFT).unlink(missing_ok=True)
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
-        # Only now: while jobs run, who watches them waits for no database.
+        # Only now: while jobs run, their watcher waits for no database.
         for one in (*self._kept, *found, *self._seen_alone()):
             try:
                 beating(partial(self._remember, one))

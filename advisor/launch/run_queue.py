@@ -210,7 +210,7 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     Raises:
         InputError: its spec cannot be read.
     """
-    # Requests before the status: who is answered in between is seen as one that waits.
+    # Requests before the status: one answered in between is seen as waiting.
     asked = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
     first = [job for job in status.jobs if job.join_id is None]

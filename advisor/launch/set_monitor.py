@@ -564,7 +564,7 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
 
 
 def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
-    """Begin anew for all that have promised a p99: who has come or gone changes it."""
+    """Begin anew for all jobs with a promised p99, after a join or an end."""
     for one in jobs:
         if (promised_ms := one.part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
@@ -592,7 +592,7 @@ class _LimitMonitor:
         strict: A stranger on the GPU breaks them, too.
 
     Attributes:
-        strangers: Who was seen on the GPU the last time, and is of no job.
+        strangers: Processes of no job, as last seen on the GPU.
     """
 
     def __init__(self, backend: Backend, cap_percent: int, begun_s: float, *, strict: bool) -> None:

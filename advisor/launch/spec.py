@@ -267,7 +267,7 @@ class LaunchSpec:
             runs to its end. None: each set runs to its end.
         wait_s: How long it may wait for a GPU that another launch holds, s.
         power_limit_w: Of the GPU while it is held; None: as it is.
-        asked_by: Who asked: a user's name, or the name of a token.
+        asked_by: Name of the user or of the token.
         notes: What the caller should know, such as why there is no forecast.
     """
 

@@ -104,7 +104,7 @@ class Newcomers:
     Args:
         number: Of the set, from 0.
         base: Environment of its jobs, without limits.
-        warn: Takes what cannot be said to who asked.
+        warn: Takes messages that cannot reach the caller.
 
     Attributes:
         coming: The job that is on its way; None: none is.
@@ -503,7 +503,7 @@ class _SetRun:
             )
             one.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
-        job.hold(10.0)  # who does not look at its gate for so long tells no rate either
+        job.hold(10.0)  # a job that does not look at its gate for so long has no rate either
         return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:
@@ -581,7 +581,7 @@ class _SetRun:
             pair, demands = monitor.left()
             stays = pair.stays or "another demand arrives" * any(demands)
             asked = partial(self._context.better, pair, keeper.so_far())
-            # Who is not asked loads no model.
+            # Without a question no model is loaded.
             self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else asked())
         if self._asking is not None and self._asking.done():
             error = self._asking.exception()

@@ -1,4 +1,4 @@
-"""What is expected of jobs at one split, and who can say so."""
+"""Predictions for jobs at one split, and the predictors that make them."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -232,7 +232,7 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
 def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
     """Bounds that also hold what is not known of estimated profiles, whose errors are independent.
 
-    Those of rate and power of one job are not: who is faster draws more, so that work per joule is
+    Errors of rate and power of one job are not: a faster job draws more, so that work per joule is
     as unsure as the work alone.
     """
     if all(profile.doubt is None for profile in profiles):

@@ -207,7 +207,7 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     needs, half of the time in which its kernels leave SMs idle: its turn goes on there.
 
     A job that computes in bursts queues nothing between them, and waits in them alone, for those
-    that are at the GPU then, who wait for it: a closed network of queues, exact for two (mean value
+    that are at the GPU then and wait for it: a closed network of queues, exact for two (mean value
     analysis: Reiser and Lavenberg, Journal of the ACM 27, 1980).
 
     Args:
@@ -850,7 +850,7 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
     )
 
 
-@functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
+@functools.lru_cache(maxsize=4096)  # placing asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     names = "rate", "power_w", "sm_active_percent", "dram_active_percent", "sm_clock_mhz"

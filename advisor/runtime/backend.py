@@ -63,7 +63,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Who uses a GPU at one moment.
+    """The processes on a GPU at one moment.
 
     Attributes:
         computing: Processes with a context on it, without MPS servers.
@@ -435,7 +435,7 @@ class UncappedBackend(Server):
         return Granted(found[self.gpu.uuid].units, mps=False)
 
     def sight(self) -> Sight:
-        """Who computes."""
+        """The processes that compute."""
         return Sight(frozenset(self.computing()), None)
 
 
@@ -716,7 +716,7 @@ class MpsBackend(Server):
         return granted[0]
 
     def sight(self) -> Sight:
-        """Who computes, and who is a client."""
+        """The processes that compute, and the clients."""
         # In this order: a client that has just ended computes no more.
         computing = frozenset(self.computing())
         servers = self.control.servers()
@@ -837,7 +837,7 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     pipe_dir, log_dir = control.pipe_dir, control.pipe_dir.with_name("log")
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
-    # Who holds the locks of these GPUs knows that no other daemon of ours may serve one of them.
+    # The locks of these GPUs are held, so no other daemon of ours may serve one of them.
     ours = {one.uuid for one in gpu.each}
     for other in {pipe_dir, *runtime_dir.glob(f"*/{pipe_dir.name}")}:
         left = Control(other, control.environment)
@@ -911,7 +911,7 @@ _CLIENT = re.compile(r"\bPID:? *([0-9]+)")
 def named_in_faults(log: str) -> frozenset[int]:
     """The clients in those lines that speak of a fault.
 
-    Such a line may also be of one that a fault takes along: who is named alone is guilty.
+    Such a line may also name a victim of the fault: only a job that is named alone caused it.
     """
     lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
     return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))

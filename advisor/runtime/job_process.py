@@ -172,7 +172,7 @@ class JobProcess:
             self._shim.send_signal(signal.SIGCONT)
 
     def kill_stopped(self) -> None:
-        """End a shim that is stopped again and again, and then who is left without it."""
+        """End a shim that is stopped again and again, and then its remaining processes."""
         if is_stopped(self._shim.pid):
             self._shim.kill()
             self._shim.wait()
@@ -336,7 +336,7 @@ def _end_until_none(
     """Signal all that are left, again and again, until none is or `LEAVE_S` are over."""
     deadline_s, signalled = time.monotonic() + LEAVE_S, set[int]()
     while (pids := left()) and time.monotonic() < deadline_s:
-        # A polite signal is sent once to each; who forks meanwhile is found in the next round.
+        # A polite signal is sent once to each; the next round finds new children.
         for pid in pids:
             if number == signal.SIGKILL or pid not in signalled:
                 _signal_if(pid, number, ours)

@@ -39,7 +39,7 @@ _listeners = dict[Callable[[], object], float]()
 
 
 def beat() -> None:
-    """Tell all who listen, a few times a second at most; does nothing outside the main thread."""
+    """Call all listeners, a few times a second at most; does nothing outside the main thread."""
     if current_thread() is not main_thread():
         return
     now_s = time.monotonic()

@@ -320,7 +320,7 @@ def undisputed(records: Iterable[_R]) -> list[_R]:
 
 
 def author_of(record: Record) -> str:
-    """Who sent a record to a service, in words."""
+    """The sender of a record, in words."""
     return record.written_by or "this site itself"
 
 

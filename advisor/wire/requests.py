@@ -332,7 +332,7 @@ class RecommendationRequest(_SharingRequest):
         of_two = {"fine": self.fine, "an amount of work": works}
         if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
-                f"{given[0]} says nothing of {count_of(count, 'job')}",
+                f"{given[0]} does not apply to {count_of(count, 'job')}",
                 why="what it asks for is known of two jobs only",
                 fix="leave it out, or name two jobs; for a queue with work: advisor place",
             )
@@ -516,7 +516,7 @@ class LaunchRequest(_SharingRequest):
 
 _OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
 
-# What says nothing of a job that joins, and why.
+# Options that do not apply to a join, and why.
 _NOT_OF_JOIN = {
     **dict.fromkeys(("split", "then"), "those that run keep their shares: give share_percent"),
     "gpu": "the job joins on the GPU of the launch",

@@ -89,7 +89,7 @@ def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
     """The request for a decision; settings and job files say what it leaves out.
 
     Raises:
-        InputError: limits that cannot be meant, or that say nothing of so many jobs.
+        InputError: invalid limits, or limits that do not apply to so many jobs.
     """
     asked.check()
     return Request(

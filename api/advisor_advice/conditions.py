@@ -1073,7 +1073,7 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
 
 
 def asked_together(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Who is looked for in a store: all of them; of copies fewer as well."""
+    """The jobs to look for in a store: all of them; of copies fewer as well."""
     fewer = range(2, len(names)) if len(set(names)) == 1 else ()
     return [tuple(names[:number]) for number in (len(names), *fewer)]
 

@@ -1,4 +1,4 @@
-"""A queue of jobs on the GPUs of one host: who starts and joins where, until all are done."""
+"""A queue of jobs on the GPUs of one host: starts and joins, until all are done."""
 
 import itertools
 import math

@@ -442,7 +442,7 @@ class Engine(Collector):
         }
 
     async def warm_up(self) -> None:
-        """Read what every answer needs, and answer once: the first who asks waits no longer.
+        """Read what every answer needs, and answer once, so that the first caller waits no longer.
 
         Readiness and answers report its failures.
         """

@@ -301,7 +301,7 @@ class _Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBy:
-    """What a label was taken for, to say who held a GPU.
+    """The meaning given to a label that names the job of a GPU.
 
     Attributes:
         label: None: no label said so.
@@ -793,7 +793,7 @@ class Audit:
     """All of it.
 
     Attributes:
-        held_by: Labels that said who held a GPU, those with the most hours first.
+        held_by: Labels that named the job of a GPU, those with the most hours first.
         changes: The sets worth most that can all be made: no two have a job in common.
         left_out: Jobs that are not listed, since there are many.
         first_pairs: To begin with, the best first.
@@ -1142,7 +1142,7 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostJob:
-    """Who holds a GPU.
+    """The job of a GPU.
 
     Attributes:
         job: Its name here, in sets, too.
@@ -1273,7 +1273,7 @@ class HostWatch:
         return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
 
     def _follow(self, there: Sequence[tuple[GpuLook, Segment]]) -> None:
-        """Take note of who has a GPU to itself, and forget processes that have ended."""
+        """Take note of jobs with a GPU to themselves, and forget ended processes."""
         at_s, cards = time.monotonic(), [self._cards[seen.gpu.uuid] for seen, _ in there]
         held = [pid for card in cards for pid in card.pids]
         self._jobs = {pid: job for pid, job in self._jobs.items() if pid in held}

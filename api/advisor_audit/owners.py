@@ -21,7 +21,7 @@ _NAMESPACE = "namespace"
 
 
 class Owner(NamedTuple):
-    """Who holds a GPU.
+    """The job of a GPU.
 
     Attributes:
         group: Namespace or user; only jobs of one group share.
@@ -36,7 +36,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Labels that say together who holds a GPU.
+    """Labels that together name the job of a GPU.
 
     Attributes:
         job: Label that names the job.

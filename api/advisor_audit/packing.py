@@ -1,4 +1,4 @@
-"""Who could have shared a card: sets of kinds, grown job by job by the law of sets.
+"""Sets that could have shared a GPU: sets of kinds, grown job by job by the law of sets.
 
 A cluster is packed hundreds of times, slot by slot, in groups that may share. So what each further
 kind would gain a set is asked once of `advisor.placement` (the law as arrays, with every limit) and

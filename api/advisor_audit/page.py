@@ -155,7 +155,7 @@ def headline(audit: Audit) -> str:
 
 
 def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Who would share, what that saves a month, and what may go wrong."""
+    """Which jobs would share, the savings a month, and the risks."""
     limited = counted(map(_limited, one.jobs, one.limits_percent))
     worth = ((one.saved_cost, "in money"), (one.freed_hours, "GPU hours"), (one.saved_kwh, "kWh"))
     saves = (f"{_between(of, months)} {unit}" for of, unit in worth if of)
@@ -224,7 +224,7 @@ def _hours(hours: float) -> str:
 
 
 def _text(of: str) -> str:
-    """As HTML; what would steer the terminal of who looks at the file is shown instead."""
+    """As HTML; control characters for a terminal are shown as text."""
     return escape(printable(of)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 

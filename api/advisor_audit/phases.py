@@ -353,7 +353,7 @@ class Watched:
     """What is kept of a GPU from page to page.
 
     Attributes:
-        owner: Who held it last.
+        owner: The last owner.
         seen_s: When that was.
         quiet_s: How long it has been quiet, at the end of the last page.
         blocks: Those of the phase.
@@ -388,7 +388,7 @@ def segments(page: _GpuPage, watched: Watched) -> Iterator[Segment]:
 
 
 def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
-    """Who held it, where an exporter names one of several pods, now this one and now that.
+    """The owners, where an exporter names one of several pods, now this one and now that.
 
     A pod that comes back within minutes after another one was there has never left: around each
     return the GPU is shared, for as long as a return is waited for.
@@ -411,7 +411,7 @@ def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
 
 
 def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Codes:
-    """Who held it at each step; jobs that no label names are told by memory and activity."""
+    """The owner at each step; jobs without a label are found by memory and activity."""
     patience = _PATIENCE_S / page.step_s
     seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
     used = page.first_of((USED,))

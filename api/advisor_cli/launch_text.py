@@ -235,9 +235,9 @@ def _predicted_saved(status: LaunchStatus) -> float | None:
 
 
 def _moves(status: LaunchStatus) -> Iterator[str]:
-    """Who came and who left while others ran, in the order of time; UTC."""
+    """Joins and ends while other jobs ran, in the order of time; UTC."""
     came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
-    # Who was stopped with the launch has not left the others; who was ended for one has a reason.
+    # A job stopped with the launch has not left the others; one ended for another has a reason.
     left = [
         (job.ended_at, f"{job.job} left: {job.outcome}")
         for job in status.jobs

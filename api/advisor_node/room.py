@@ -378,7 +378,7 @@ class _Daemon(Protocol):
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
-        """Take note of who computes there and is no tenant; whether limits are in doubt by it."""
+        """Take note of processes of no tenant; whether they put limits in doubt."""
         ...
 
 
@@ -527,7 +527,7 @@ class Room(Generic[T]):
         pids = sorted(sight.computing | (sight.clients or frozenset[int]())) if sight else []
         uids = {self._tenancy.tenant_of(pid) for pid in pids}
         meter = self._meters.get(uids.pop() or "") if len(uids) == 1 else None
-        # Who was profiled is known better, and each point has the service read its profiles anew.
+        # A profiled job is known better, and each point makes the service read its profiles anew.
         is_meant = meter and meter.tenant.share.percent == WHOLE and len(meter.reference.rates) < 2
         if self._source is None or meter is None or not is_meant:
             self._alone = None

@@ -105,7 +105,7 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
                 fix="upgrade advisor",
             )
         check_columns(file.schema_arrow.names)
-        # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
+        # A few kilobytes may stand for millions of rows: the count stops in time.
         batches = file.iter_batches(batch_size=1000, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):

@@ -275,7 +275,7 @@ class ServiceState(OpenDatabase):
                     )
                 if _first(connection, launches.c.launch_id == row.launch_id):
                     raise InputError(f"there is a launch {row.launch_id} already")
-                # Who held the GPU has let go since.
+                # The holder of the GPU has ended since.
         raise BusyError(
             f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
         )

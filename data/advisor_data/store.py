@@ -350,7 +350,7 @@ def _guard_file(engine: Engine) -> None:
         connection = dialect.connect(*args, **options)
         try:
             connection.execute("PRAGMA schema_version")
-        except sqlite3.DatabaseError as error:  # else told by the first who reads
+        except sqlite3.DatabaseError as error:  # else reported by the first read
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
                 # A full disk has no room for what readers share: this one reads alone, and briefly.
                 connection.close()
@@ -362,7 +362,7 @@ def _guard_file(engine: Engine) -> None:
         if "alone" in record.info:
             record.invalidate()
 
-    # As late as that: who only asks whether there is a database must not make one.
+    # As late as that: a look for a database must not make one.
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "checkin", let_go)
     event.listen(engine, "connect", note)

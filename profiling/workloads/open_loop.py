@@ -64,7 +64,7 @@ class Arrivals:
 class Server:
     """Answers in batches what has arrived meanwhile, up to the largest batch.
 
-    One batch at a time, as inference servers do, so that the next one gathers all who arrive until
+    One batch at a time, as inference servers do, so that the next one gathers all that arrive until
     then; a second one is launched ahead only when it is full, so that the GPU has no gaps at
     overload.
 

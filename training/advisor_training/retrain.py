@@ -833,7 +833,7 @@ def _run(
     report = _challenged(
         report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
     )
-    # Of one who wrote more than a run learns from, the next run learns the rest.
+    # A writer's points beyond the limit of a run are learned in the next.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
         # The hash is of all points that were there, refused ones among them.
         run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}

@@ -950,7 +950,7 @@ def _checked(
 
 
 def right_ones(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
-    """Those of which the results are not wrong."""
+    """Points without wrong results."""
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 

@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may do: bearer tokens, and users of a Unix socket."""
+"""The caller of a request and its rights: bearer tokens, and users of a Unix socket."""
 
 import asyncio
 import hashlib
@@ -116,7 +116,7 @@ _IMPLIED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request.
+    """The caller of a request.
 
     Attributes:
         name: Of the token; of a process of this host its user, such as `uid:1000`; else
@@ -220,7 +220,7 @@ class Peer:
 
 
 def peer_of(connection: int) -> Peer:
-    """Who opened a connection; it is the file descriptor of a Unix socket that was accepted.
+    """The user of a connection, by the file descriptor of an accepted Unix socket.
 
     Raises:
         OSError: it is none.

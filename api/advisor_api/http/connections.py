@@ -90,7 +90,7 @@ class Connections:
 
 
 CERTIFIED = "advisor.certified"
-"""Key of a scope: the client has shown a certificate, and the service trusts who signed it."""
+"""Key of a scope: the client has shown a certificate of a trusted CA."""
 
 
 class LimitedProtocol(HttpToolsProtocol):

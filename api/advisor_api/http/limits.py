@@ -174,7 +174,7 @@ GONE = "advisor.gone"
 # After an answer to half a request, what follows on the connection is the rest of its body.
 _CLOSE = {"Connection": "close"}
 
-# How long, and how much of, a body that is too large is read: who is cut off sees no answer.
+# How long, and how much of, a too large body is read: after a cut the caller sees no answer.
 _DRAINED_S, _DRAINED_BYTES = 2.0, 16 * 1024 * 1024
 
 

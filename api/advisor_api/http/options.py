@@ -14,7 +14,7 @@ class ServeOptions:
     Attributes:
         host: Address or name to listen on.
         port: TCP port; 0 lets the system choose one.
-        socket: Path of a Unix socket to listen on instead; the kernel says who asks there.
+        socket: Path of a Unix socket to listen on instead; the kernel tells the user there.
         socket_group: Number of a group whose members may read, write and launch there.
         tls_certificate: PEM file with the certificate and those that signed it.
         tls_key: PEM file with its private key, without a password.

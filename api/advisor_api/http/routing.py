@@ -310,7 +310,7 @@ class _SentRoute(APIRoute):
             try:
                 return await usual(_Sent(request, value))
             except RequestValidationError as other:
-                # Only now: who may not ask at all learns only that, and nothing about the body.
+                # Only now: a caller without access learns only that, and nothing about the body.
                 raise fault or other from None
 
         return handler

@@ -98,7 +98,7 @@ class LaunchMetrics(Collector):
     def count_energy(self, seen: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
         used_j, apart_j = seen.energy_to_end_j, seen.energy_apart_j
-        # What those took who were left after an end is in the first stretch, too.
+        # Energy of the jobs left after an end is in the first stretch, too.
         if seen.stretch or used_j is None:
             return
         with self._lock:

@@ -148,7 +148,7 @@ def _observation(line: bytes, launch_id: str) -> Observation | None:
 
 EVERY_S = 3600.0
 
-# Who removed something, in the audit log.
+# The remover of something, in the audit log.
 _WHO = "service"
 
 
@@ -340,7 +340,7 @@ class Reconciler:
             start_supervisor(row, self._state, self._settings)
 
     def _is_young(self, launch_id: str, made_s: float) -> bool:
-        """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
+        """Whether the caller of a launch may just be beginning it, by this moment of the clock."""
         now_s = time.monotonic()
         seen_s = now_s - self._first_seen.setdefault(launch_id, now_s)
         # One from the future is of before the clock was set back.

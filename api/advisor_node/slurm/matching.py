@@ -391,7 +391,7 @@ class QueueRound:
         told = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
         return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
 
-    # Who may meet
+    # Jobs that may share
 
     def _came_s(self, job: SlurmTask) -> float:
         """When a waiting job could have begun without us."""

@@ -207,7 +207,7 @@ class Wishes:
         max_p99_ms: Longest p99 latency of its answers, ms; None: the service's.
         expected_s: How long it takes alone on a whole GPU, s; None: not known.
         whole_when_full: Whether it takes a whole GPU where none for sharing is free.
-        placed_by: Who else places it: it is only advised; None: the chooser.
+        placed_by: Another placer, so that it is only advised; None: the chooser.
         max_wait_s: How long it waits for a partner before it runs alone, s.
         container: Name of the container that computes; None: the one that asks for a GPU.
     """
@@ -314,7 +314,7 @@ def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[li
 def _of_placer(
     pod: Object, placer: str, place: int, share: str, memory_mib: int | None, notes: dict[str, str]
 ) -> Iterator[Object]:
-    """The same in the words of who places the pod; what its author has set stays."""
+    """The same in the syntax of the pod's placer; settings of its author stay."""
     container = parts(pod, "spec", "containers")[place]
     path = f"/spec/containers/{place}"
     limits = part(container, "resources", "limits")

@@ -131,7 +131,7 @@ class _GpuDaemon:
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
-        """Who uses the GPU; None: daemon or driver do not say, and no other pod may start."""
+        """The processes on the GPU; None: unknown, and no other pod may start."""
         try:
             return self.backend.sight()
         except AdvisorError as error:
@@ -265,7 +265,7 @@ class MetricsServer(ThreadingHTTPServer, Collector):
     """
 
     daemon_threads = True
-    request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
+    request_queue_size = 128  # with five, a caller with many keeps the kubelet waiting for seconds
 
     def __init__(self, host: str, port: int) -> None:
         self.looked_s, self.ready = -math.inf, False
@@ -666,7 +666,7 @@ class _KubernetesAgent:
         ]
         if self._published:
             then_s, known = self._published
-            if known == gpus and now_s - then_s < 30.0:  # who reads it leaves what is older
+            if known == gpus and now_s - then_s < 30.0:  # readers ignore older ones
                 return
         if _publish(self._api, gpus):
             self._published = now_s, gpus

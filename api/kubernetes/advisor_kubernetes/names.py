@@ -27,7 +27,7 @@ SPLIT = "advisor.dev/split"
 """
 
 MEMORY_MIB = "advisor.dev/memory-mib"
-"""At how much their memory is bounded, MiB, in the same order; of who was there before only its own
+"""At how much their memory is bounded, MiB, in the same order; of earlier pods only their own
 is told."""
 
 MEMORY_LIMIT = "advisor.dev/memory-limit"

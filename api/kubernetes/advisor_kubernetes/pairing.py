@@ -403,7 +403,7 @@ class _Card:
         return tuple(pod.bound_mib for pod in self.pods)
 
     def fits(self, *pods: Pod) -> bool:
-        """Whether pods, who may meet, could run beside all that are there, whatever the advice."""
+        """Whether these pods could run beside all that are there, whatever the advice."""
         everybody = [*self.pods, *pods]
         return (
             sum(pod.booked_percent for pod in everybody) <= _WHOLE_CARD
@@ -504,7 +504,7 @@ class _Cards:
         return sum(self._is_free(place, namespace) for place in self._places.values())
 
     def _is_free(self, place: GpuSlot, namespace: str) -> bool:
-        """Who has a GPU of a node keeps others out, whose shared memory he would see."""
+        """Whether a GPU is free for a namespace; namespaces on one node could see shared memory."""
         tenant = place.node and self._tenants.get(place.node.name, namespace)
         return place.key not in self.held and (self._mixed or tenant == namespace)
 
@@ -594,7 +594,7 @@ class _PodOffer(Offer):
 
     @property
     def pair(self) -> tuple[Pod, Pod]:
-        """Who is given a GPU next, of two kinds of pods."""
+        """The order of two kinds of pods for the next GPU."""
         return self.first[0], self.second[1 if self.first is self.second else 0]
 
     def beside(self, card: _Card, now_s: float) -> Offer:
@@ -647,7 +647,7 @@ def _question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
 
 
 def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Question:
-    """Who is to join those on a card; of two lengths count as well, of one what is left."""
+    """A join to the pods of a GPU; of two pods lengths count as well, of one the remainder."""
     place = card.place
     return Question(
         jobs=_of_known_lengths(
@@ -892,7 +892,7 @@ class _Tenant:
                 yield start
 
     def _room_for(self, pair: _PodOffer, cards: Iterable[_Card]) -> _Card | None:
-        """A GPU whose pods both could join, so that they need none; not who has waited too long."""
+        """A GPU whose pods both could join, so that they need none; not after too long a wait."""
         if any(map(self._is_late, pair.pair)):
             return None
         for card in cards:
@@ -922,7 +922,7 @@ class _Tenant:
                     self.unasked.add(pods[0].kind)
                 else:
                     self.refusals.setdefault(pods[0].kind, []).append(answer)
-        # Who can join by the advice takes no other GPU meanwhile.
+        # A pod that can join by the advice takes no other GPU meanwhile.
         open_to = {kinds[0]: best[kinds][0].cards for kinds in best if best[kinds][0].cards}
         return [
             found

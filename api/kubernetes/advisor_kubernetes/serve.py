@@ -537,7 +537,9 @@ class _Gate(Gate):
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if self._certified and scope["path"] == "/mutate" and CERTIFIED not in scope:
-            raise HTTPException(403, "only who shows a certificate of the API server is answered.")
+            raise HTTPException(
+                403, "only callers with a certificate of the API server are answered."
+            )
         return ANONYMOUS_READER
 
     def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:

@@ -354,7 +354,7 @@ class Reporter(Protocol):
 
 
 class RetryLimit:
-    """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
+    """Counts failures by the jobs that ran: a faulty job takes healthy neighbours down.
 
     So a job is given up when it failed alone, or when no other was in all of its failures; jobs
     that failed together as often are given up as a set, without a verdict on each.
