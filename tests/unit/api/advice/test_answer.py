@@ -228,7 +228,7 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
 
 def test_work_of_a_set_is_refused() -> None:
     asked = RecommendationRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
-    with pytest.raises(InputError, match="nothing of 3 jobs"):
+    with pytest.raises(InputError, match="not apply to 3 jobs"):
         request_of(asked, read_settings({}))
 
 
