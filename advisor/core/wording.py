@@ -75,12 +75,11 @@ _OPTION = re.compile(r"( --[\w-]+) (?=[\w(])")
 def folded(text: str, width: int, before: str = "") -> str:
     """Lines of at most `width` characters, indented by `before`, which the first line shows.
 
-    A number stays with its unit, and the name of a job whole. A command that takes several lines
-    can be pasted: each ends with a backslash, and no option is parted from its value.
+    A number stays with its unit, and an option with its value. A command that takes several lines
+    can be pasted: each but the last ends with a backslash.
     """
-    end, kept = "", _KEPT.sub("\\1\N{NO-BREAK SPACE}", text)
-    if text.startswith("advisor "):
-        end, kept = " \\", _OPTION.sub("\\1\N{NO-BREAK SPACE}", text)
+    end = " \\" if text.startswith("advisor ") else ""
+    kept = _OPTION.sub("\\1\N{NO-BREAK SPACE}", _KEPT.sub("\\1\N{NO-BREAK SPACE}", text))
     lines = textwrap.wrap(
         kept, width - len(before + end), break_on_hyphens=False, break_long_words=False
     )

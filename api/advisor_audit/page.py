@@ -146,10 +146,13 @@ def headline(audit: Audit) -> str:
         what = "next to nothing here" if unread < all_hours / 10 else "little of what was read"
         said = f"Sharing would free {what} ({shared.basis})"
     else:
+        cost = ""
+        if now.cost and shared.cost:
+            cost = f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
             f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "
-            f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy"
+            f"{less_or_more(hours, 0)} GPU time, {less_or_more(kwh, 0)} energy{cost}"
         )
     return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
 
@@ -167,7 +170,7 @@ def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], t
     of_card = "" if one.card_mib is None else f" of {one.card_mib / 1024:,.0f}"
     slowest = (100 * end for end in (one.slowest.value, one.slowest.low, one.slowest.high))
     risks = (
-        f"a fault of one job ends all {len(one.jobs)}",
+        f"a crash of one job ends all {len(one.jobs)}",
         "the slowest keeps {:.0f} % ({:.0f} to {:.0f})".format(*slowest),
         *late,
         f"{sum(one.memory_mib) / 1024:,.0f}{of_card} GiB in use",

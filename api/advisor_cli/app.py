@@ -24,7 +24,7 @@ from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, wi
 # function of the same name, and is imported when it is called: all together they load every
 # component.
 _COMMANDS = {
-    "recommend": "Find how two to seven jobs share a GPU with the least energy for the same work.",
+    "recommend": "Find how two to seven jobs share one GPU with the least energy for their work.",
     "replicas": "Find how many copies of a job one GPU can run, and what limits their number.",
     "place": "Plan which jobs share a GPU, and how: from now on, or until their work is done.",
     "audit": "Estimate what sharing GPUs would save a cluster, from its existing metrics.",

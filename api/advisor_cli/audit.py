@@ -291,27 +291,29 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Money", NO_PRICE.removeprefix("Money a month: ")
     for name, one in zip(_CHANGES, found.changes, strict=False):
         who, saves, risks = change_text(one, months)
-        yield name, f"put {who}: {', '.join(saves)} less a month"
-        yield "", f"at risk: {'; '.join(risks)}"
+        yield name, f"{who} saves a month"
+        yield "", ", ".join(saves)
+        yield "", f"risk: {'; '.join(risks)}"
     fills = Counter(job.fills for job in found.jobs)
     said = {
-        "leave most of a GPU unused": fills[False],
-        "fill one": fills[True],
-        "may or may not: no SM activity was read": fills[None],
-        "look like servers": sum(job.is_server for job in found.jobs),
+        "leaving most of a GPU unused": fills[False],
+        "filling a GPU": fills[True],
+        "of unknown SM activity": fills[None],
+        "probably servers": sum(job.is_server for job in found.jobs),
     }
     told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
     yield "Jobs", f"{len(found.jobs) + found.left_out:,}: {told}{known}"
     held = (f"{one.label or 'no label'} {one.gpu_hours:,.3g} h" for one in found.held_by)
-    yield "Held by", ", ".join(held)
+    yield "Owners", ", ".join(held)
     if left := found.left_hours:
         hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
-        yield "Unseen", f"GPU hours that stay as they are: {hours}"
+        yield "Left", f"GPU hours left as they are: {hours}"
     if strangers := sorted({job.gpu_model for job in found.jobs} - {*MEASURED_ON}):
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"
     for one in found.first_pairs[:1]:
-        yield "Next", f"{one.command}   # {_range(one.saved_w)} W less"
+        yield "Next", one.command
+        yield "", f"{_range(one.saved_w)} W less"
     yield "Page", f"{out}, and {out.with_suffix('.json')}"
 
 

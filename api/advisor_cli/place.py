@@ -284,7 +284,7 @@ def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, note
     queue, remarks = found.queue, [*_remarks(found)]
     lines = [*(_queue_lines(found, queue) if queue else _lines(found)), *_slowest(found)]
     when = "when and where" if queue else "launches"
-    options = f"--pairs (who with whom) --schedule ({when}) --notes ({len(remarks)}) --json"
+    options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in found.gpus)
     watts = sum(one.count * one.power_w for one in found.sets)
     so_many = f"{found.seated} of " if found.waiting else ""
@@ -304,7 +304,7 @@ def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, note
         totals = table_of(columns, plans.items())
     console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))), totals)
     if pairs:
-        console.print(Text("who with whom", style="bold"))
+        console.print(Text("all sets", style="bold"))
         print_table(table_of(_SET_COLUMNS, found.sets), _WIDTH)
     if schedule and queue:
         console.print(Text("the whole queue to its end", style="bold"))
@@ -340,7 +340,8 @@ def _lines(found: Placement) -> Iterator[tuple[str, str]]:
         longer = "; a longer --time-limit may find it" if found.timed_out else ""
         yield (
             "Optimum",
-            f"at most {percent(found.gap, 1)} lower than the {_own_cost(found)}{late}{longer}",
+            f"at most {percent(found.gap, 1)} better than this plan ({_own_cost(found)}{late})"
+            f"{longer}",
         )
 
 
@@ -359,10 +360,9 @@ def _queue_lines(found: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
 def _shared(found: Placement) -> Iterator[tuple[str, str]]:
     """A row for each of the sets that share a GPU, if they are few, and how many jobs do not."""
     sets = [one for one in found.sets if len(one.jobs) > 1]
-    names = [f"{one.count} x {one.launch}" for one in sets[:_FEW]]
     rows = [
-        f"{name:<{max(map(len, names))}}  {less_or_more(one.energy_saved, 0)} energy"
-        for name, one in zip(names, sets, strict=False)
+        f"{less_or_more(one.energy_saved, 0):>9} energy: {one.count} x {one.launch}"
+        for one in sets[:_FEW]
     ]
     if more := sum(one.count for one in sets[_FEW:]):
         rows.append(f"{count_of(more, 'more GPU')}: --pairs")

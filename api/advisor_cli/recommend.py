@@ -110,7 +110,7 @@ def recommend(
         typer.Option("--as", help=f"Print the answer for a placer: {', '.join(PLACERS)}"),
     ] = None,
 ) -> None:
-    """Find how two to seven jobs share one GPU with the least energy for the same work.
+    """Find how two to seven jobs share one GPU with the least energy for their work.
 
     Says what to do, what it saves, what each job pays, how sure that is, and why. Exit code 10:
     nothing keeps every limit.
@@ -151,14 +151,14 @@ def _show_partners(found: Partners) -> None:
     job, best = found.job, found.partners
     headline = (
         f"PARTNERS of {job} on one GPU ({found.gpu_model}): the {len(best)} best of "
-        f"{found.looked_at} jobs, against one after the other. Predicted or measured"
+        f"{found.looked_at} jobs, and what is saved against one after the other"
     )
-    price: Columns[Partner] = [("price", lambda p: _less(p.cost_saved))]
+    price: Columns[Partner] = [("cost", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
         ("partner", lambda p: p.partner),
         ("", lambda p: p.verdict),
         ("split", lambda p: p.split),
-        ("GPU time", lambda p: _less(p.gpu_time_saved)),
+        ("time", lambda p: _less(p.gpu_time_saved)),
         ("energy", lambda p: _less(p.energy_saved)),
         *(price if any(p.cost_saved for p in best) else ()),
         ("speed", lambda p: percent(min(p.speed.value, 1.0))),
@@ -181,7 +181,7 @@ def _show_partners(found: Partners) -> None:
 
 
 def _less(saved: Interval | None) -> str:
-    return less_or_more(saved.value, 0) if saved else ""
+    return percent(saved.value) if saved else ""
 
 
 def _show(given: ModelAdvice, details: Collection[str]) -> None:
@@ -284,7 +284,7 @@ def _other_objectives(r: Decision) -> Iterator[str]:
 def _candidates(r: Decision) -> Table:
     known = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
     jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.request.objective),)
-    headings = ("way", *jobs, "W", "energy saved", "work an hour", "", *more)
+    headings = ("way", *jobs, "W", "energy", "throughput", "", *more)
     return plain_table(headings, (_candidate(r, option)[: len(headings)] for option in r.options))
 
 
@@ -327,7 +327,7 @@ def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     found, apart = r.same_work(choice), r.apart
     of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
-    yield f"the same work, {work} alone, until both are done"
+    yield f"the same work, {work} alone:"
     rows = [(f"this: {_way_name(choice)}", found.choice, _note(found.choice))]
     if found.restarted:
         note = "the one left over goes on without a limit"
@@ -461,7 +461,7 @@ def _replica_lines(
         yield "GPUs", f"1 instead of {found.best}: {times:.2f} times the rate of one copy"
         yield "Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"
     ended = f"{found.ended_by}: " if found.ended_by else ""
-    yield "Ends by", f"{ended}{found.why}"
+    yield "Why", f"{ended}{found.why}"
     if told.choice:
         what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
         yield "Risk", f"a crash of one copy {what}"

@@ -361,7 +361,7 @@ def end_screen(state: _RunState) -> Said:
 
 
 def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
-    yield "Time", _beside(state.gpu_s, state.alone_s, lambda s: f"{duration_text(s)} of GPUs")
+    yield "GPU use", _beside(state.gpu_s, state.alone_s, duration_text)
     if state.energy_j is not None:
         ran_j, starts = state.energy_j - state.starts_j, energy_text(state.starts_j)
         yield "Energy", _beside(ran_j, state.alone_j, energy_text)

@@ -62,7 +62,7 @@ def test_words_of_a_placer_are_printed_as_they_are_in_json() -> None:
     """Lines to paste are not folded, whatever the width."""
     asked = ("bert-serve-30", "llm-serve-30", "--as", "ray")
     told, answer = recommend(*asked), as_json(*asked)
-    assert told.startswith("SHARE: bert-serve-30 66, llm-serve-30 34 of 132 SMs")
+    assert told.startswith("SHARE: bert-serve-30 on 66 and llm-serve-30 on 34 of 132 SMs")
     assert "\n".join(answer["placer"]["lines"]) in told
     assert f"for {answer['placer']['version']}, which cannot express:\n" in told
     assert answer["choice"]["split"] == "50/26"
@@ -89,7 +89,7 @@ def test_first_lines_agree_with_the_tables(pair: tuple[str, str], hours: tuple[i
         assert "one after the other" in this
         return
     apart = next(row for row in rows if row.startswith("  one after the other"))
-    own, other = re.findall(r"both done in (.*) instead of (.*)\n", text)[0]
+    own, other = re.findall(r"Time    (.*) for both instead of (.*?): ", text)[0]
     assert f" {own} " in f"{this} "
     assert f" {other} " in apart
     # The table has what it takes more, the first lines what is saved of it.
@@ -153,7 +153,7 @@ def test_a_job_of_two_gpus_gets_a_neighbour_on_each(tmp_path: Path) -> None:
     assert told["gpu_time_saved"]["value"] == pytest.approx(hours)
     text = " ".join(recommend("ranks", *neighbours, *given).split())
     assert "on 2 GPUs; albert-train-b2 on GPU 0; bert-serve-30 on GPU 1" in text
-    assert f"Start advisor launch ranks {' '.join(neighbours)} --split {told['split']}" in text
+    assert f"Start advisor launch ranks {' '.join(neighbours)} \\ --split {told['split']}" in text
     assert "GPUs 2 instead of 4: " in text
     for wrong in (("ranks",), ("--isolate",), ("--max-power", "900")):
         assert "which holds several GPUs, cannot" in error(

@@ -146,17 +146,17 @@ def test_what_all_want_and_the_gpu_has_not_is_said() -> None:
         (
             {TIME_SLICED: (0.6, 0.6, 400.0), TWENTY: (0.575, 0.575, 400.0)},
             "20/80",
-            "time-sliced is 4.35 % better, and has to be 5.0 % better",
+            "time-sliced is 4.35 % better, and has to be 5.0 % better: its prediction",
         ),
         (
             {TIME_SLICED: (0.51, 0.51, 400.0)},
             "exclusive",
-            "time-sliced is 2.00 % better, and has to be 6.0 % better",
+            "time-sliced is 2.00 % better, and has to be 6.0 % better: its prediction",
         ),
         (
             {EQUAL: (0.503, 0.503, 400.0)},
             "exclusive",
-            "50/50 would gain 0.6 %, below the minimum gain of 1 %",
+            "50/50 would gain 0.6 %, below the minimum gain of 1 %: --min-gain 0",
         ),
         (
             {UNCAPPED: (0.6, 0.6, 400.0), TWENTY: (0.3, 0.8, 400.0)},

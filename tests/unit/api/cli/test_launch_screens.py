@@ -223,7 +223,7 @@ def test_scene(
 
 def test_lines_are_said_at_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert show_lines(iter([RUNS, RUNS, FAILED])) is FAILED
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert capsys.readouterr().out == f"{line(RUNS)}\n{line(FAILED)}\n"
 
 
 def test_live_view_ends_with_the_last_status(capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,7 +295,7 @@ def test_what_is_left_follows_from_work_and_pace(file: QueueFile, tmp_path: Path
     ]
     assert known.left_s == (60 + 20) / 0.5
     assert run_state(queue_of(file, tmp_path), look).left_s is None
-    assert known.headline == "1 of 4 jobs done, 2 run, 1 wait; about 3 min left"
+    assert known.headline == "1 of 4 jobs done, 2 running, 1 waiting; about 3 min left"
 
 
 def test_lines_tell_what_has_changed(file: QueueFile, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_lines_tell_what_has_changed(file: QueueFile, tmp_path: Path) -> None:
     launch = running("b", steps=0.0, speed=0.5)
     look = QueueLook(record=QueueRecord(), launches=(launch,), waiting=("a", "a", "server"))
     assert [*event_lines(before, run_state(queue, look))] == [
-        "b running (0 of 4 jobs done, 1 run, 3 wait)"
+        "b running (0 of 4 jobs done, 1 running, 3 waiting)"
     ]
     hurried = QueueRun(
         [JOBS["b"]], (), file, settings_of(tmp_path), None, {"b": 120.0}, {"b": 60.0}
@@ -331,8 +331,8 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
     state = run_state(queue, look)
     assert (state.state, state.alone_s, state.alone_j) == ("failed", 250.0, 70_000.0)
     lines = dict(end_screen(state).lines)
-    assert lines["GPUs"] == "held for 3 min; each alone, by its profile, 4 min: 40 % less"
-    assert lines["Energy"].endswith("19.4 Wh: 14 % less")
+    assert lines["GPU use"] == "3 min instead of 4 min for each job alone: 40 % less"
+    assert lines["Energy"].endswith("instead of 19.4 Wh for each job alone: 14 % less")
     assert lines["Failed"] == "b: no such file; advisor launches show l1"
     file.write(record)
     queue.finish(look)
