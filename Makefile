@@ -48,12 +48,13 @@ nightly: $(STAMP) debian  ## Run the tests that take too long for every change
 	SCHEMATHESIS_EXAMPLES=50 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 600 \
 	  tests/integration/test_api_schemathesis.py $(ARGS)
 
-check: $(STAMP)  ## Lint, format, module names, types, import rule, size
+check: $(STAMP)  ## Lint, format, module names, types, import rule, words, size
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --select A005 --target-version py315 .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/contract/test_texts.py -k word
 	$(BIN)/python docs/measurements/ceiling.py
 
 ceiling: $(STAMP)  ## Lower the ceilings of the project's size to what is there

@@ -34,7 +34,7 @@ _EXTRAS = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for: each job that reports its progress imports this package."""
+    """Import a name at its first use: each job that reports its progress imports this package."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

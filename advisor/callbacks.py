@@ -1,4 +1,4 @@
-"""Counts the steps of training loops that somebody else wrote.
+"""Counts the steps of training loops of libraries.
 
     Trainer(..., callbacks=[trainer_callback()])       # Hugging Face
     Trainer(callbacks=[lightning_callback()])          # Lightning
@@ -65,7 +65,7 @@ def trainer_callback(progress: Progress | None = None) -> Any:
 
 def lightning_callback(progress: Progress | None = None) -> Any:
     """A `Callback` of Lightning that counts training batches."""
-    # Who has imported the older package has a trainer of it.
+    # A script that imported the older package has its trainer.
     older = "pytorch_lightning"
     package = older if older in sys.modules else "lightning.pytorch"
     steps, base = StepCounter(progress), importlib.import_module(package).Callback

@@ -114,7 +114,7 @@ Paged = TypeVar("Paged", SensorRecords, KernelReports)
 
 Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
-any, so that anybody on the way can read the token."""
+any, so that every host on the way can read the token."""
 
 # For a connection and for an answer, unless set otherwise.
 _TIMEOUT_S = 30.0
@@ -308,7 +308,7 @@ class Client:
         return self._change("/v1/models/rollback")
 
     def audit(self, *, limit: int = 100, before: int | None = None) -> tuple[AuditEntry, ...]:
-        """Who changed or launched what, the newest first.
+        """Changes and launches with their users, the newest first.
 
         Args:
             limit: At most this many, up to 1000.
@@ -445,7 +445,7 @@ class Client:
         return self._get(_of(launch, "history"), LaunchStatus).history
 
     def overview(self) -> Overview:
-        """GPUs, who runs on them, launches with their history, and what was saved, observed."""
+        """GPUs, their jobs, launches with their history, and observed savings."""
         return self._get("/v1/overview", Overview)
 
     def stop_launch(self, launch: LaunchStatus | str) -> LaunchStatus:

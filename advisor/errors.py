@@ -96,7 +96,7 @@ class BusyError(AdvisorError, code="busy", exit_code=8):
 
 
 class DisputedError(AdvisorError, code="disputed", exit_code=16):
-    """Somebody else has said something else of the same window, or owns what is to be replaced."""
+    """Another sender gave other values of the same window, or owns the points to replace."""
 
 
 class ModelError(AdvisorError, code="model", exit_code=9):
@@ -138,7 +138,7 @@ class LimitBrokenError(AdvisorError, code="limit-broken", exit_code=15):
 
 
 STOPPED, BROKEN_PIPE = 130, 141
-"""What a shell says of a command that Ctrl-C ended, or whose output nobody read: 128 + signal."""
+"""What a shell says of a command that Ctrl-C ended, or whose reader is gone: 128 + signal."""
 
 
 def exit_codes() -> list[tuple[int, str, str]]:
@@ -149,7 +149,7 @@ def exit_codes() -> list[tuple[int, str, str]]:
         (1, AdvisorError.code, "Another fault; `doctor`: something is missing."),
         *sorted((e.exit_code, e.code, (e.__doc__ or "").splitlines()[0]) for e in errors),
         (STOPPED, "", "Stopped by Ctrl-C or SIGTERM; what was measured by then is kept."),
-        (BROKEN_PIPE, "", "Nobody reads the output any more."),
+        (BROKEN_PIPE, "", "The reader of the output is gone."),
     ]
 
 
@@ -173,6 +173,6 @@ def undone_by(undo: Callable[[], object]) -> Generator[None]:
     """Undoes what was begun where the block does not come to its end."""
     try:
         yield
-    except BaseException:  # Ctrl-C too: nobody else knows of it
+    except BaseException:  # Ctrl-C too: no other code removes it
         undo()
         raise

@@ -1,9 +1,9 @@
-"""Files, folders and locks that are whole, and that no other user of the host has a hand in.
+"""Files, folders and locks that are whole, and that no other user of the host can change.
 
-A killed process lets go of its lock files. Anyone who can open a lock file can hold it for ever, so
+A killed process lets go of its lock files. A user who can open a lock file can hold it forever, so
 only this user can, or the members of a group whose folder root has made for that
-(deploy/advisor.tmpfiles.conf). Users who share no lock meet on the GPU: the driver is asked who
-computes there before anything starts.
+(deploy/advisor.tmpfiles.conf). Users without a common lock meet on the GPU: the driver lists its
+processes before anything starts.
 """
 
 import errno
@@ -42,7 +42,7 @@ def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes |
     Args:
         path: Its last part may be anything; the folders before it must be ours.
         most_bytes: Of it.
-        owner: Number of the user whose file it must be; None: anybody's.
+        owner: Number of the user whose file it must be; None: any user's.
 
     Returns:
         None where there is none, or it is no plain file, or not that user's.
@@ -93,7 +93,7 @@ def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None)
 
     Args:
         base: The first one. It may be a folder that is there for more than this, such as /tmp, so
-            it is closed only where that can be nobody's loss.
+            it is closed only where no other user needs it.
         below: Names of the others; they are inside, so they are closed.
         ours: What we put into `base`. One that holds nothing else is what an older version made.
 
@@ -158,7 +158,7 @@ def open_file(path: Path, flags: int, mode: int = PRIVATE_FILE) -> int:
 
     Args:
         path: The file; a link is not followed.
-        flags: Of `os.open`, without `O_TRUNC`: a file is cut by who has looked at it.
+        flags: Of `os.open`, without `O_TRUNC`: the caller truncates a file after a look at it.
         mode: Of a file that is made.
 
     Raises:
@@ -217,9 +217,9 @@ def writing_private(path: Path, mode: str = "wb") -> Generator[IO[Any]]:
 
 
 def others_write_to(folder: Path) -> bool:
-    """Whether somebody who is neither root nor we may put files into a folder that is there.
+    """Whether users other than root and us may put files into an existing folder.
 
-    Members of a group to which we gave it are those whom we chose.
+    Members of its group do not count: we chose them.
     """
     try:
         found = folder.stat()
@@ -239,7 +239,7 @@ def belongs_to_us(path: Path) -> bool:
 def _open(path: Path, flags: int, mode: int) -> int:
     """As `os.open`, but what is there is never asked to be made.
 
-    Linux refuses that where somebody else has made it (fs.protected_regular).
+    Linux refuses that for another user's file (fs.protected_regular).
     """
     if not flags & os.O_CREAT:
         return os.open(path, flags)
@@ -259,7 +259,7 @@ def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
         if error.errno in (*_NO_FILE, errno.ENOTDIR):
             raise UnsafeFileError(
                 f"{path} is not a folder of this user",
-                why="a file is there, or a link that somebody else has made",
+                why="a file is there, or another user's link",
                 fix="look at it, and remove it",
             ) from error
         raise
@@ -271,7 +271,7 @@ def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
 
 
 def _followed(path: Path) -> Path:
-    """What a link points to that nobody else has made; anything else as it is."""
+    """The target of a link of ours; any other path as it is."""
     with suppress(FileNotFoundError):
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode) and found.st_uid in (0, os.geteuid()):
@@ -331,7 +331,7 @@ def _about(found: os.stat_result) -> str:
 def _no_file(path: Path) -> UnsafeFileError:
     return UnsafeFileError(
         f"{path} is not a plain file with one name",
-        why="a link, a second name or a FIFO there may be somebody else's trap",
+        why="a link, a second name or a FIFO there may be another user's trap",
         fix="look at it, and remove it",
     )
 
@@ -352,7 +352,7 @@ def replace_file(
     Raises:
         OSError: it cannot be written.
     """
-    # Of its own for each write: threads of one process do not meet in it, and nobody guesses it.
+    # Of its own for each write: threads of one process do not collide, and it cannot be guessed.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -392,7 +392,7 @@ def open_plain(
     Args:
         path: Where jobs, or other programs of this user, may have put anything by now.
         mode: As of `open`.
-        owner: Number of the user whose it must be; None: anybody's.
+        owner: Number of the user whose it must be; None: any user's.
         links: Follow them.
 
     Raises:
@@ -469,7 +469,7 @@ def gpu_lock(folder: Path, gpu_uuid: str, launch_id: str = "") -> Generator[None
 
 
 def _write_holder(file: IO[str], name: str = "") -> None:
-    """Write into a lock file that is held who holds it: this process, and for what."""
+    """Write the holder of a held lock into its file: this process, and its purpose."""
     file.truncate(0)
     file.write(f"{os.getpid()} {name}".strip())
     file.flush()
@@ -509,7 +509,7 @@ def _busy(gpu_uuid: str, holder: str) -> BusyError:
 
 
 def _is_of_group(folder: Path) -> bool:
-    """Whether root has made the folder for a group: nobody else enters, nobody takes files away."""
+    """Whether root made the folder for a group: no other user enters or removes files."""
     try:
         found = folder.lstat()
     except OSError:

@@ -75,8 +75,8 @@ class Progress:
         """Count `steps` more finished steps; waits here while the gate is closed.
 
         Args:
-            steps: Finished since the last call. With 0 now and then a server that nobody asks says
-                that it does not hang.
+            steps: Finished since the last call. Calls with 0 now and then show that an idle server
+                does not hang.
             value: What tells whether the work is right: a loss, a checksum, an error norm. It must
                 be the same for the same seed and count, but for rounding.
             latency_s: How long each of these steps took from its arrival to its answer, s.

@@ -111,9 +111,9 @@ class Settings:
             made `/run/advisor` for us, else `/tmp/advisor-<uid>`. Socket paths must stay short.
         lock_dir: Locks of GPUs: `ADVISOR_LOCK_DIR`, else `/run/advisor/locks` where root has made
             it for us, else `/tmp/advisor-<uid>/locks`, which is the same for all sessions of a
-            user; where somebody else was there first, `locks` in `runtime_dir`.
+            user; if another user was there first, `locks` in `runtime_dir`.
         jobs_dir: `ADVISOR_JOBS`, else `./jobs`. A relative one is that of the current folder, which
-            may be somebody else's.
+            may be another user's.
         database_url: `ADVISOR_DATABASE_URL`; None: SQLite in `home`.
         mps_pipe_dir: `CUDA_MPS_PIPE_DIRECTORY`: a daemon that is already there; None: our own.
         dcgm_url: `ADVISOR_DCGM_URL`, address of a dcgm-exporter.
@@ -227,7 +227,7 @@ def _read(environment: Mapping[str, str]) -> Settings:
 def job_folders(jobs_dir: Path) -> tuple[Path, ...]:
     """Where the file of a job is looked for; the first folder that has it counts.
 
-    A folder that somebody named is the only one: it decides what a service starts.
+    A configured folder is the only one: it decides what a service starts.
     """
     return (jobs_dir,) if jobs_dir.is_absolute() else (jobs_dir, SUITE / "jobs")
 

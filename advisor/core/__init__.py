@@ -1,1 +1,1 @@
-"""What everybody talks about: GPUs, shares, jobs, points and objectives. Standard library only."""
+"""GPUs, shares, jobs, points and objectives: the terms of all rooms. Standard library only."""

@@ -365,7 +365,7 @@ class MemoryFit:
         """How jobs may hold less, where one may hold memory that it does not need; else empty.
 
         Args:
-            commands: Of the jobs, if known; where they name no framework, all are told of.
+            commands: Of the jobs, if known; if they name no framework, the text names all.
         """
         # JAX takes 75 % of a card as it starts, vLLM 90 %, TensorFlow and SGLang nearly all (their
         # documentation of what `HOLDERS` names).
@@ -380,8 +380,8 @@ class MemoryFit:
             for way, *_ in named or HOLDERS.values()
         )
         return (
-            "JAX, TensorFlow, vLLM and SGLang hold most of a card, needed or not: profile a job "
-            f"that uses one again with {', '.join(ways)}, of which profiles set the variables"
+            "JAX, TensorFlow, vLLM and SGLang reserve most of the GPU, needed or not: profile a "
+            f"job that uses one again with {', '.join(ways)}; profiles set the variables"
         )
 
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
@@ -444,7 +444,7 @@ _NEITHER = re.compile(
 
 @functools.lru_cache(maxsize=256)
 def vendor_of(gpu_model: str) -> Vendor:
-    """Who makes a GPU model, by the name that its driver gives it.
+    """The vendor of a GPU model, by the name that its driver gives it.
 
     NVML names NVIDIA's of some years without their maker ("A100-SXM4-40GB"), so they are what a
     name without any maker means.
@@ -598,7 +598,7 @@ def _nearest(value: float, step: int) -> int:
 
 Sharing = Literal["limited", "uncapped", "time-sliced", "exclusive"]
 """How jobs use one GPU. limited: side by side, each under its share; uncapped: side by side under
-MPS without limits; time-sliced: without MPS, in turns of the driver; exclusive: one job after the
+MPS without limits; time-sliced: without MPS, by the driver; exclusive: one job after the
 other, each alone on the whole GPU."""
 
 SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
@@ -624,7 +624,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Split:
-    """A share for each job, in their order; of one alone for as long as nobody has joined it.
+    """A share for each job, in their order; of one alone until another job joins it.
 
     Attributes:
         shares: Percent of the GPU's units, one for each job; 100 each where there are no limits.

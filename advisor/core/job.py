@@ -79,7 +79,7 @@ class Reported:
 
 
 NOTHING = Reported()
-"""Of a job that says nothing of its results."""
+"""Of a job that does not report results."""
 
 
 def relative_gap(value: float, reference: float) -> float:
@@ -97,8 +97,7 @@ WhenOneEnds = Literal["keep", "stop"]
 pair of the queue starts when both are over."""
 
 WhenP99Breaks = Literal["tell", "end-newest"]
-"""Where a server breaks its promise for some time: it is told, or the newest job that serves nobody
-is ended as well."""
+"""If a server breaks its p99 for some time: warn, or also end the newest batch job."""
 
 _NOT_RUN = (
     *("description", "workdir", "start_timeout_s", "memory_mib"),
@@ -198,7 +197,7 @@ class Job:
         kernels_per_unit: GPU kernels of a unit of its progress, counted by a profiler of CUDA
             (CUPTI); a profile keeps them where the probe of short kernels cannot run.
         input_fingerprint: JSON of what `input.data` switches, set by the command that measures;
-            None: no data are declared, or nobody has worked it out.
+            None: no data are declared, or it was not computed.
     """
 
     name: str

@@ -300,7 +300,7 @@ OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
             Objective("throughput", "sum of relative speeds", "1", lambda result: result.stp),
             Objective(
                 "energy-delay",
-                "inverse of energy times time for one unit of work: squared sum of relative "
+                "inverse energy-delay product of one unit of work: squared sum of relative "
                 "speeds per watt",
                 "1/W",
                 # Energy for one unit of work is power / S and its time is 1 / S.

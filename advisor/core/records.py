@@ -6,10 +6,9 @@ plain values and back.
 
 No sensor reads the power of one process, so this is a rule of accounting, not a measurement:
 
-- What the GPU draws when nobody computes is there for all: it is divided by the SMs that each job
-  holds, whether or not it uses them.
-- What is above that is divided by what each job would draw above idle if it ran alone as fast as it
-  does now: its relative speed times (its power alone on the whole GPU minus the idle power).
+- Idle power is divided by the SMs that each job holds, whether or not it uses them.
+- Power above idle is divided by the power above idle that each job would draw alone at its present
+  speed: its relative speed times (its power alone on the whole GPU minus the idle power).
 
 Constant power by size, the rest by use, is how Kepler divides a host's power among processes,
 after the GHG Protocol (Amaral et al., "Kepler: A Framework to Calculate the Energy Consumption of
@@ -18,8 +17,8 @@ our assumption; at other clocks and with other neighbours it does change.
 
 How much it changes is seen of all jobs together: what is above idle is more or less than the sum of
 what they would draw alone. The rule divides that difference as it divides the rest. The bounds of a
-job are those of giving it all of the difference, or none; nobody can say more without running each
-job alone at that speed. They know nothing of errors of the profiles.
+job are those of giving it all of the difference, or none. Closer bounds would take a run of each
+job alone at that speed. Errors of the profiles are not included.
 """
 
 import hashlib
@@ -333,13 +332,13 @@ FLAGS: dict[str, str] = {
     "counters-missing": "a counter that the models use could not be read",
     CPU_BOUND: "a job used a whole core or more while its SMs were idle over 30 % of the time",
     "cpu-steal": "other guests of the host took over 1 % of the CPU time",
-    "shared-core": "time-sliced jobs that want more than a CPU core were all kept on one",
+    "shared-core": "time-sliced jobs that need more than one CPU core all ran on one",
     LIMIT_BROKEN: "a process computed on the GPU that was not under its limit, or of no job",
-    TOO_FAST: "a job of a launch made far more progress than its profile says of its share alone",
-    TOO_SLOW: "a job made under a twentieth of the progress that its profile says of its share",
+    TOO_FAST: "a job of a launch was far faster than its profile at that share",
+    TOO_SLOW: "a job ran at under a twentieth of the rate of its profile at that share",
     P99_BROKEN: "a server of a launch was above its promised p99 for several windows in a row",
     STRANGER: "a process of no job computed on the GPU beside those of a launch",
-    UNWATCHED: "nobody looked at the jobs of a launch for 10 s or more: its supervisor was stopped",
+    UNWATCHED: "the jobs of a launch were not watched for 10 s or more: its supervisor was stopped",
     UNCOUNTED: "the progress or the results of a job of a launch could not be read for a time",
     PAUSED: "a job of a launch was stopped or frozen for a time, which is in no mean",
     FOREIGN_HOST: "a job of a launch was over 14 % faster than alone by its profile, which is of "
@@ -406,7 +405,7 @@ def is_catching_up(
 ) -> bool:
     """Whether a server answers more than arrives: that is no rate, and its p99 no tail.
 
-    By a tenth, since nobody declares a demand better, and by more than chance: so many standard
+    By a tenth, the accuracy of declared demands, and by more than chance: so many standard
     errors of what arrives at random. None of 1,382 bundled windows of servers has that. Where the
     latency is given, what was answered beyond the demand has waited, too: half of it is the least
     mean queue. Else it is a burst, or was not declared.
@@ -636,9 +635,9 @@ def divide_energy(
 ) -> list[Interval]:
     """The part of each job with its bounds, J; the values sum to `energy_j`, for any jobs but none.
 
-    Idle power is that of the GPU when nobody computes; None: not known. Where the use of one of the
-    jobs is not known, or nobody made progress, all is divided by SMs, and the bounds are no more
-    than what must be: idle power by SMs, and all else anybody's. One alone has all of it.
+    Idle power is that of the GPU without work; None: not known. If a job's use is not known, or
+    no job made progress, all is divided by SMs, with the widest bounds: idle power by SMs, and all
+    else to any job. One alone has all of it.
     """
     if len(loads) == 1:
         return [Interval(energy_j, energy_j, energy_j)]

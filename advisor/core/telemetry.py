@@ -123,7 +123,7 @@ class ReadingGate:
 
     Args:
         gpu: That is read.
-        limit_w: Reads its power limit, which somebody may raise while it is watched.
+        limit_w: Reads its power limit, which may be raised while it is watched.
         clock: Seconds.
     """
 
@@ -162,7 +162,7 @@ class ReadingGate:
         if self._kept is None or self._goes_on(self._kept, now):
             self._kept = now
         elif doubted and self._goes_on(doubted, now):
-            # Whoever adds up sees a total that begins again, and no rise.
+            # The sum sees a total that begins again, and no rise.
             self._zero_j = doubted[1] if now[1] > self._kept[1] else 0.0
             self._kept, doubted = now, None
         else:

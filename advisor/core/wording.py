@@ -124,7 +124,7 @@ def shown(given: object) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Of a log: causes quote what others said, and who reads it may do so in a terminal.
+    """Of a log: causes quote foreign text, and a terminal may show it.
 
     A message is one line, so that no text of others passes for the next one.
     """
@@ -168,7 +168,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 def unknown_job(
     name: str, known: Iterable[str], *, among: str = "", again: bool = True
 ) -> InputError:
-    """The error for a job that nobody has defined or measured.
+    """The error for a job that is neither defined nor measured.
 
     Args:
         name: What was asked for.
@@ -187,7 +187,7 @@ def unknown_job(
     near = difflib.get_close_matches(name.lower(), names)
     return InputError(
         f"there is no job {name}{among}",
-        why="nothing says what it runs" if among else "nothing was measured of it",
+        why="its command is unknown" if among else "nothing was measured of it",
         fix=f"similar names: {', '.join(near)}" if near else "names: advisor jobs --bundled",
         steps=[measure, then] if again else [measure],
     )

@@ -7,9 +7,9 @@ of the jobs.
 Copies of one job are decided on as any set of so many jobs is. A copy of a server brings its own
 demand; a copy of another job takes what it gets.
 
-Options that are looked at: no limits, limits for those that fill the GPU, the same limit for
-everybody, time slicing, and a GPU for each job; of two jobs the nine splits too, and a job that
-fills the GPU below normal priority. All limits are at counts of SMs or CUs at which libraries
+Options: no limits, limits for jobs that fill the GPU, the same limit for all jobs, time slicing,
+and separate GPUs; for two jobs also the nine splits, and a job that fills the GPU below normal
+priority. All limits are at counts of SMs or CUs at which libraries
 compute right results (docs/measurements/results.md).
 """
 
@@ -90,7 +90,7 @@ class Running:
 
     Attributes:
         cap_percent: The largest share that the newcomer can get.
-        may_be_low: It can begin below normal priority, and who asks next knows that.
+        may_be_low: It can begin below normal priority, as the caller knows.
     """
 
     split: Split
@@ -391,7 +391,7 @@ class RatedSplit:
 
     @property
     def worth(self) -> float:
-        """Value less the lead that its kind must have."""
+        """Objective value divided by (1 + margin); only time slicing has a margin."""
         return with_margin(self.value, self.sharing)
 
     def gain_over(self, other: "RatedSplit") -> float:
@@ -752,7 +752,7 @@ class _Worth:
 
 
 def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
-    """What a way saves; free cards draw idle power, W."""
+    """Savings of an option; free GPUs draw idle power, W."""
     beside = p.range_of(lambda result: prices.with_host(result).energy_saved)
     energy = beside if prices.host_w else p.energy_saved
     cost = p.range_of(lambda result: _saved(prices.cost_ratio(result))) if prices.are_set else None
@@ -779,7 +779,7 @@ def _their_call(
         and not o.violations
         and _saved(o.prediction.result.stp) >= LEAST_TIME_SAVED
         # Where sharing takes up to a tenth more energy and saves GPU time, it is a question of
-        # prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost.
+        # prices: at 2.50 a GPU hour and 0.15 a kWh energy is about 3 % of the cost.
         and prices.with_host(o.prediction.result).energy_saved >= -0.1
     ]
     return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)

@@ -158,7 +158,7 @@ class Request:
         return replace(self, memory_mib=self.memory_mib or MEMORY_MIB.get(gpu_model))
 
     def check_limits(self, profiles: Sequence[Profile]) -> None:
-        """Refuse limits that are for none of these jobs, or for what nobody has measured of them.
+        """Refuse limits that are for none of these jobs, or for quantities that were not measured.
 
         Raises:
             InputError: a speed or a latency for a job that is not there or, the latter, has none.
@@ -247,11 +247,11 @@ def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> Non
 
 
 def memory_unknown(profiles: Iterable[Profile], memory_mib: float | None) -> tuple[str, ...]:
-    """Why nobody knows whether jobs fit, a sentence for each reason; empty: it is known."""
+    """Why it is unknown whether jobs fit, a sentence for each reason; empty: it is known."""
     profiles = tuple(profiles)
     if memory_mib is None:
         model = profiles[0].gpu_model
-        return (f"the memory of the {model} is not known, so nobody checked whether the jobs fit",)
+        return (f"the memory of the {model} is not known: whether the jobs fit was not checked",)
     lacking = dict.fromkeys(p.job for p in profiles if p.memory_used_mib is None)
     return tuple(f"the memory of {job} is not known, and taken as none" for job in lacking)
 
@@ -386,7 +386,7 @@ def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) 
 def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
     if request.isolate:
         text = (
-            "nobody has tried on AMD whether a fault of one job leaves the others running"
+            "fault isolation between jobs was not tested on AMD"
             if vendor_of(profiles[0].gpu_model) == "amd"
             else "a fault of one job ends the others: MPS does not keep them apart"
         )

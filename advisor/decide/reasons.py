@@ -52,7 +52,7 @@ def warnings(decision: Decision) -> tuple[str, ...]:
 
 
 def why_unsure(decision: Decision, checked: CheckedCounts | None) -> tuple[str, ...]:
-    """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
+    """Unchecked counts of the chosen split, on a GPU model that was checked."""
     split, profiles = decision.chosen.prediction.split, decision.profiles
     safeties = [profile.safety(checked) for profile in profiles]
     found = unchecked_texts(split, [p.job for p in profiles], safeties)
@@ -65,7 +65,7 @@ def percent(part: float, digits: int = 0) -> str:
 
 
 def _why_not_more(decision: Decision) -> Iterator[str]:
-    """The options that are worth more: too little gain, a tie, or a broken limit."""
+    """Better options, and why they lose: too little gain, a tie, or a broken limit."""
     chosen, policy = decision.chosen, decision.request.policy
     if kept := [o for o in decision.options[:-1] if not o.violations]:
         possible = most_valuable(kept)
@@ -94,7 +94,7 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
 
 
 def _why_this_way(decision: Decision) -> Iterator[str]:
-    """Not to share, or not to limit, is said with what the others are worth."""
+    """For no sharing, or no limits: how the best of the other options compares."""
     chosen = decision.chosen
     if chosen.sharing == "limited":
         return
@@ -111,7 +111,7 @@ def _why_this_way(decision: Decision) -> Iterator[str]:
 
 
 def _shares(decision: Decision) -> Iterator[str]:
-    """What a smaller GPU alone costs each job, and what its neighbour costs it beside that."""
+    """Speed of each job alone at its share, and beside the others."""
     p = decision.chosen.prediction
     if not p.split.is_limited:
         return
@@ -124,7 +124,7 @@ def _shares(decision: Decision) -> Iterator[str]:
 
 
 def _supply(decision: Decision) -> Iterator[str]:
-    """What all want together and the GPU does not have."""
+    """Power and memory bandwidth that all need together and the GPU lacks."""
     p = decision.chosen.prediction
     if p.split.sharing in ISOLATING or p.split.gpus:
         return
@@ -139,8 +139,8 @@ def _supply(decision: Decision) -> Iterator[str]:
         )
     if dram > FULL_BANDWIDTH_PERCENT:
         yield (
-            f"together they want {dram:.0f} % of the memory bandwidth, of which "
-            f"{FULL_BANDWIDTH_PERCENT:.0f} % can be had"
+            f"together they need {dram:.0f} % of the memory bandwidth; "
+            f"{FULL_BANDWIDTH_PERCENT:.0f} % is the most that jobs reach"
         )
 
 
@@ -155,7 +155,7 @@ def _starved(decision: Decision) -> Iterator[str]:
 
 
 def _served(decision: Decision) -> Iterator[str]:
-    """What users of a job that answers requests would notice, and what nobody can say before."""
+    """Demand, latency and energy of servers under the chosen split."""
     p = decision.chosen.prediction
     if p.split.sharing == "exclusive":
         return
@@ -216,7 +216,7 @@ def _unlimited(decision: Decision) -> Iterator[str]:
         model = decision.profiles[0].gpu_model
         elsewhere = f"; none was measured on {model}, so ranges are wide"
         yield (
-            "turns are predicted by physics fitted to measured sets and pairs "
+            "time slicing is predicted by physics fitted to measured sets and pairs "
             f"(how far off: docs/measurements/sets.md){'' if model in MEASURED_ON else elsewhere}"
         )
 

@@ -142,7 +142,7 @@ def load_job(path: Path) -> Job:
 def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
     """The job of a file, of a name in `jobs_dir`, or of a name that comes with advisor.
 
-    Who asks for more than to measure it is to ask `again` once it is measured.
+    A caller that needs more than a measurement asks `again` after it.
 
     Raises:
         InputError: there is no such job, or its file is faulty.
@@ -201,7 +201,7 @@ def seen_job(
     jobs_dir: Path | None = None,
     image: str = "",
 ) -> Job:
-    """The job of a process that nobody has named: of a folder the one with the same mark.
+    """The job of an unnamed process: the one of the folder with the same mark.
 
     The mark is a hash of the words and of the content of the script, or of the program where it is
     none of Python; of a container that of its image, by digest where that is given. The path up to
@@ -267,12 +267,12 @@ def save_job(job: Job, path: Path) -> None:
 
 
 def _names(jobs_dir: Path) -> list[str]:
-    # Nobody has named a relative one: it is what the folder in which we stand happens to have.
+    # A relative one was not configured: it is whatever the current folder has.
     if not jobs_dir.is_absolute() and others_write_to(jobs_dir):
         raise InputError(
             f"the jobs in {jobs_dir.absolute()} may be another user's",
-            why="the folder belongs to somebody else, or all may write to it, and what its files "
-            "say would run as you",
+            why="the folder belongs to another user, or all may write to it, and the commands in "
+            "its files would run as you",
             fix=f"if you trust them: export ADVISOR_JOBS={jobs_dir.absolute()}",
         )
     return sorted(file.stem for file in jobs_dir.glob("*.yaml"))

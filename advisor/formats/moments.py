@@ -61,7 +61,7 @@ def read_duration(text: str) -> float:
 def duration_text(seconds: float) -> str:
     """Two units at most: 45 s, 12 min, 1 h 40 min, 3 d 4 h."""
     if seconds == math.inf:
-        return "for ever"
+        return "forever"
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes = int(seconds / 60 + 0.5)  # as JavaScript rounds, for the pages: see numbers.js

@@ -64,7 +64,7 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=1000)
 def part_column(name: str) -> tuple[int, str] | None:
-    """Whose column a flat one is, from 0, and which: `(0, "rate")` for `rate_1`; None: nobody's."""
+    """Whose column a flat one is, from 0, and which: `(0, "rate")` for `rate_1`; None: no job's."""
     words = name.split("_")
     for number, word in enumerate(words):
         column = "_".join(words[:number] + words[number + 1 :])
@@ -176,9 +176,9 @@ _LONGEST_S = 366 * 86400.0
 
 
 def received(point: P) -> P:
-    """A record that somebody sent, if it can be used.
+    """A record that was sent, if it can be used.
 
-    One of a moment that has not come would be the newest for ever. What is stored already is read
+    One of a moment that has not come would be the newest forever. What is stored already is read
     whatever it says.
 
     Raises:

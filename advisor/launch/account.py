@@ -198,7 +198,7 @@ class JobMonitor:
     def look(self, now: Moment, counted: _Counted, hang_s: float | None) -> None:
         """See whether it ended, stalls, or has met a limit that its user chose.
 
-        A server that is there, and that nobody asks, does not hang.
+        A server without requests does not hang.
 
         Args:
             now: When it was counted.
@@ -304,7 +304,7 @@ class JobMonitor:
         return True
 
     def status(self) -> JobStatus:
-        """As everybody reads it."""
+        """As in the status file."""
         proven = not self.too_fast and self.lost is None
         return JobStatus(
             job=self.job.job.name,
@@ -375,7 +375,7 @@ WINDOW_S, LEAST_REQUESTS = 5.0, 200
 """The least of a window: of fewer requests the 99th percentile is that of one or two."""
 
 WINDOWS = 3
-"""One window that is late may be chance, or somebody who starts; so many in a row are not."""
+"""One late window may be chance, or a job that starts; so many in a row are not."""
 
 
 class P99Watch:
@@ -395,7 +395,7 @@ class P99Watch:
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
-        """Begin anew, as when somebody has come or gone: the first seconds are in no window."""
+        """Begin anew, as after a join or an end: the first seconds are in no window."""
         self.late = 0
         self._begun_s = now_s + SETTLE_S
         self._before: tuple[int, ...] = ()
@@ -432,8 +432,8 @@ class P99Watch:
             return ""
         self._is_told = True
         return (
-            f"the p99 of {name} is {self._said()}, as one bucket of its histogram has it, so "
-            f"nobody can say whether it keeps the {self.promised_ms:g} ms that are promised"
+            f"the p99 of {name} is {self._said()}, the bounds of one bucket of its histogram: "
+            f"whether it keeps the promised {self.promised_ms:g} ms is unknown"
         )
 
     @property
@@ -454,7 +454,7 @@ class Trial:
     """What jobs did in one of the ways that are tried.
 
     Attributes:
-        speeds: Of each job, relative to alone; a server does no more than is asked of it.
+        speeds: Of each job, relative to alone; a server does no more than its demand.
         p99_ms: Of each job; None: it answers no requests.
         power_w: Of the GPU.
     """
@@ -508,13 +508,13 @@ _LATELY_S = 300.0
 class Account:
     """What jobs did since their gates opened, at `now`.
 
-    What is told of the energy was read at the same moment as the progress of the jobs.
+    Energy was read at the same moment as the progress of the jobs.
 
     Attributes:
         first: The stretch of all that began together, or of one that began alone.
-        stretches: The first one; each next one is of those, two at least, who ran together after
-            somebody had ended or joined.
-        promised: What is promised of those who run; None: nothing is.
+        stretches: The first one; each next one is of the two or more jobs that ran together after
+            a job had ended or joined.
+        promised: Forecast of the running jobs; None: there is none.
         kept: What they did since then.
         renewed: Why it is promised since then; empty: since they began.
         rest_s: How long jobs have run after the first stretch.
@@ -561,7 +561,7 @@ class Account:
             # Without limits the jobs that go on have the whole GPU.
             if self._pair.split.is_limited:
                 ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
-                # Who has joined uses what others held.
+                # A joined job uses units that others held.
                 later = self._jobs[len(self.first.numbers) :]
                 joined = sum(one.job.granted.units or 0 for one in later if one in running)
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
@@ -640,7 +640,7 @@ class Account:
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
-        # Who joined later is no part of it.
+        # Later joins are no part of it.
         parts = self._pair.parts[: len(self.first.numbers)]
         power_w = None if self.foreign() else self.first.power_w()
         return energy_saved(power_w, self.first.rates(), parts)

@@ -1,12 +1,12 @@
-"""The folder of a launch: how its supervisor and everybody else speak to each other.
+"""The folder of a launch: how its supervisor and other processes exchange state.
 
     spec.json           the request; written before the supervisor starts
     claim               made by the supervisor that runs the launch, so that there is only ever one
     alive               locked while that supervisor lives
     status.json         where it stands; replaced as a whole, about once a second
-    stop                made by anyone who wants it stopped
-    resplit             the split at which somebody wants its jobs started again, until it is seen
-    joins/              who asked to join, as a spec, and what was answered, as the status of a job
+    stop                a request to stop it
+    resplit             the split at which its jobs should start again, until it is seen
+    joins/              requests to join, as specs, and their answers, as the status of a job
     reserve             room for the last words, should the disk be full by then
     history.json        its power and speeds over time, in few points
     observations.jsonl  one line for each stretch that is known for good
@@ -76,7 +76,7 @@ from advisor.launch.spec import (
 from advisor.runtime.processes import wait_until
 from advisor.settings import Retention
 
-# Who asks whether a supervisor lives holds its lock for an instant.
+# A look for a living supervisor holds its lock for an instant.
 _READERS_S = 1.0
 
 _ID_LENGTH = 100
@@ -153,12 +153,12 @@ class LaunchFolder:
         (self.path / "stop").touch(PRIVATE_FILE)
 
     def stop_asked(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop was requested."""
         return (self.path / "stop").exists()
 
     @property
     def resplit(self) -> Path:
-        """Holds the split at which somebody wants the jobs started again, until it is answered."""
+        """Holds the split at which the jobs should start again, until it is answered."""
         return self.path / "resplit"
 
     def claimed(self) -> bool:
@@ -184,7 +184,7 @@ class LaunchFolder:
             BusyError: there is or was one.
         """
         with writing_private(self.path / "alive") as file:
-            # Locked before it is claimed: who sees the claim sees the lock.
+            # Locked before it is claimed: a reader of the claim sees the lock.
             if not wait_until(lambda: try_lock(file), _READERS_S):
                 raise self._has_one()
             try:
@@ -249,7 +249,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
         draft.rename(folder.path)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        # Somebody else made it at the same moment.
+        # Another process made it at the same moment.
         if not folder.path.exists():
             raise
     return folder
@@ -278,7 +278,7 @@ _OF_LAUNCH = [
 class StatusWriter:
     """The status of a launch.
 
-    A status that cannot be written, as on a full disk, stops nobody: jobs are watched all the same,
+    A status that cannot be written, as on a full disk, stops no job: jobs are watched all the same,
     and the next one is tried.
 
     Attributes:
@@ -300,7 +300,7 @@ class StatusWriter:
         self.enter("starting")
 
     def enter(self, state: State, **changes: Any) -> None:
-        """Change the state; everybody sees it at once."""
+        """Change the state and write it at once."""
         self.status = replace(self.status, state=state, **changes)
         self._write()
 
@@ -432,7 +432,7 @@ def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
 
 
 def joins(folder: LaunchFolder) -> Iterator[tuple[LaunchSpec, JobStatus]]:
-    """All who have asked, the oldest first, and how they do (`join_status`)."""
+    """All requests to join, the oldest first, with their status (`join_status`)."""
     for name in _requests(folder):
         if request := read_request(folder, name):
             yield request, join_status(folder, name, request)
@@ -606,7 +606,7 @@ class EndedLaunch:
 
 
 def ended_launch(folder: LaunchFolder) -> EndedLaunch | None:
-    """A launch that has ended; None where it has not, nobody can tell when, or it is a link.
+    """A launch that has ended; None if it has not, the time is unknown, or it is a link.
 
     Raises:
         OSError: its folder cannot be read.

@@ -137,8 +137,8 @@ def main(
 ) -> None:
     """Wait for the end of the supervisor, which is this process's parent.
 
-    One that was killed before this began is told by its number: whoever adopted this process, such
-    as a user's systemd, is not to be ended in its place.
+    One that was killed before this began is found by its number: the process that adopted this one,
+    such as a user's systemd, must not be ended in its place.
     """
     # Where both are stopped, and the supervisor is then killed, this one goes on.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
@@ -153,7 +153,7 @@ def main(
         if pipe_dir is None
         else MpsBackend(gpu, Control(Path(pipe_dir), os.environ), owned=False)
     )
-    # Who does not end is found by the next launch on the GPU.
+    # The next launch on the GPU finds processes that do not end.
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # The driver's library is not one of this folder.
@@ -207,9 +207,9 @@ class Stopping:
         self._written_at, self._written_s = "", self._since_s
 
     def look(self, status: LaunchStatus) -> str | None:
-        """End the supervisor where its time is up and nobody hears of it; what is to be told then.
+        """End a supervisor that was silent for too long; the message for the log then.
 
-        By a clock that nobody can set, so one that jumps ends nobody.
+        By a monotonic clock, so a clock that jumps ends no supervisor.
 
         Raises:
             SurvivorsError: it cannot be reached from here.
@@ -234,7 +234,7 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
     """
     alive = folder.path / "alive"
     with suppress(OSError), os.fdopen(os.pidfd_open(pid or 0), "rb", buffering=0) as supervisor:
-        # Looked at when it is pinned: the number may be of somebody else by now.
+        # Looked at when it is pinned: the number may be another process's by now.
         files = Path(f"/proc/{pid or 0}/fd").iterdir()
         if any(file.exists() and file.samefile(alive) for file in files):
             signal.pidfd_send_signal(supervisor.fileno(), signal.SIGKILL)

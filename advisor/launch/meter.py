@@ -225,7 +225,7 @@ class RateMeter:
     def add(self, now: Moment, total: float) -> None:
         """Take note of a reading; a total that went back, and stays so, starts again.
 
-        One of which nobody knows well enough when it was is none: the next one will tell.
+        A reading with an uncertain timestamp is ignored: the next one counts.
         """
         if self._moves:
             first = self._moves[0][0]

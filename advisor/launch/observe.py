@@ -62,9 +62,8 @@ def observe(
 ) -> tuple[Observation, ...]:
     """The records so far of jobs whose gates opened at `started_at` (ISO 8601, UTC).
 
-    The first is of all; each next one of those, two at least, who were left after an end. One that
-    began alone shared nothing until somebody joined it: only what came then is there. Stretches
-    `without` which it should be are left out.
+    The first is of all jobs; each next one of the remaining jobs, two at least, after an end. A job
+    that began alone is counted from the first join on. Stretches `without` are left out.
     """
     found = [
         _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
@@ -75,7 +74,7 @@ def observe(
         return tuple(found)
     whole, *later = found
     account = monitor.account
-    # It is of the work of all, also of those who joined, whose results no flag of this one tells.
+    # It covers all work, also of joined jobs, whose wrong results are no flag of this stretch.
     of_work = not monitor.is_void
     whole = replace(
         whole,
@@ -175,7 +174,7 @@ def observed(
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
-    """How it ended, by what is known now: who had failed before is no part of it."""
+    """How it ended, as known now, without jobs that had failed before."""
     jobs = [monitor.jobs[n] for n in stretch.numbers]
     if any(one.code for one in jobs):
         return "failed"
@@ -251,15 +250,15 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
         if one.too_fast and rate and alone:
             yield (
                 f"pace {number}",
-                f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
-                f"profile says of {one.job.share} %, alone: it may have changed its limit "
-                "before its first work on the GPU, so that is not proven",
+                f"{one.job.job.name} runs at {rate / alone:.2g} times the rate of its "
+                f"profile at {one.job.share} %, alone: it may have changed its limit "
+                "before its first work on the GPU, so the limit is not proven",
             )
     for number, speed in monitor.account.foreign().items():
         job = monitor.jobs[number].job.job
         yield (
             f"{_HOST}{job.name}",
-            f"{job.name} makes {speed:.2f} times the progress alone of its profile, which is of "
+            f"{job.name} runs at {speed:.2f} times the rate alone of its profile, which is of "
             "another host: no energy counts as saved, and nothing is learned; "
             f"{'advisor launch --alone, or ' * job.progress.gate}advisor profile {job.name}",
         )
@@ -286,7 +285,7 @@ def shown(
     ledger = None if monitor.is_void else account.ledger()
     ledger = ledger and replace(ledger, starts_s=starts[0], starts_j=starts[1])
     running, promised = monitor.running_numbers(), account.promised is not None
-    # Of those that are left nothing is promised before it is renewed; at the end the last stays.
+    # The remaining jobs have no forecast until it is renewed; at the end the last one stays.
     drifts, work_drift = account.drifts() if running in ((), account.kept.numbers) else ({}, None)
     of_jobs = [astuple(drift) for drift in drifts.values()]
     return {
@@ -314,7 +313,7 @@ def shown(
 
 
 def _job(monitor: SetMonitor, n: int) -> JobStatus:
-    # Those with whom it began or whom it joined: what was predicted is of these.
+    # The stretch that it began or joined: the forecast is of its jobs.
     stretch = next((one for one in monitor.account.stretches if n in one.numbers), None)
     status = monitor.jobs[n].status()
     if stretch is None:
@@ -450,7 +449,7 @@ class Keeper:
             (self._folder.path / DRAFT).unlink(missing_ok=True)
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
-        # Only now: while jobs run, who watches them waits for no database.
+        # Only now: while jobs run, their watcher waits for no database.
         for one in (*self._kept, *found, *self._seen_alone()):
             try:
                 beating(partial(self._remember, one))

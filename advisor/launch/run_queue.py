@@ -148,7 +148,7 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
 # How jobs stand in a launch that is over, if they came to no end of their own.
 _LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
 
-# Codes of what goes wrong with one job while it starts; whoever started with it has no part.
+# Codes of what goes wrong with one job while it starts; jobs that started with it are not affected.
 _STARTS_ALONE = ("job", "job-hung")
 
 
@@ -167,8 +167,8 @@ class SeenLaunch:
     Attributes:
         jobs: Those that began with it and those that have joined, or are about to.
         refused: Names of jobs that could not join.
-        joining: Somebody waits for an answer.
-        stop_asked: Somebody wants it stopped.
+        joining: A job waits for an answer.
+        stop_asked: A stop was requested.
     """
 
     launch_id: str
@@ -210,7 +210,7 @@ def see(folder: LaunchFolder) -> SeenLaunch:
     Raises:
         InputError: its spec cannot be read.
     """
-    # Requests before the status: who is answered in between is seen as one that waits.
+    # Requests before the status: one answered in between is seen as waiting.
     asked = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
     first = [job for job in status.jobs if job.join_id is None]
@@ -238,8 +238,8 @@ def see(folder: LaunchFolder) -> SeenLaunch:
 def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict[str, float]:
     """Seconds that jobs take alone on the GPU, by their names, as the same jobs took before.
 
-    The median of what they did in the newest launches in which they finished, at their rates alone
-    there; of servers, and of jobs that nobody counted, nothing is known.
+    The median over the newest launches in which they finished, at their rates alone there. Servers
+    and uncounted jobs are left out.
     """
     wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
     found = defaultdict[str, list[float]](list)

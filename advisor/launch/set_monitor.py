@@ -53,9 +53,9 @@ class SetMonitor:
         first_ended: Indices of the jobs that ended first by themselves; empty: none did yet.
         suspicions: Of jobs that failed, while it is not known whether a fault took them down.
         limit_broken: Something computed that was not under its limit; what was seen is of no use.
-        newcomer_error: The same of the one that is to join, which has disturbed nobody for long.
-        forecasts: What was predicted of those who run together, by their numbers.
-        expected_power_w: What was predicted when somebody joined last, or at first.
+        newcomer_error: The same of the newcomer, which has not disturbed other jobs for long.
+        forecasts: Forecasts of the running jobs, by their numbers.
+        expected_power_w: Forecast at the last join, or at first.
     """
 
     def __init__(
@@ -231,10 +231,10 @@ class SetMonitor:
         return found
 
     def lose_limits(self) -> None:
-        """What holds the limits has failed: from its last answer on none is proven of who runs."""
+        """Mark the limits of running jobs unverified since the last answer of the MPS server."""
         for one in self._running():
             one.lost = (
-                f"its limit was proven until {self._answered_at}, when what holds it answered last"
+                f"its limit was proven until {self._answered_at}, the last answer of the MPS server"
             )
 
     def stop(self) -> None:
@@ -270,7 +270,7 @@ class SetMonitor:
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
         _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
-        # What nobody can tell of those that run; once of each.
+        # What cannot be read of running jobs; once of each.
         unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
         self._alarms += filter(None, unsure)
         broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
@@ -296,7 +296,7 @@ class SetMonitor:
             self.account.stretches[-1].flags.add("other-demand")
             self._alarms.append(
                 f"{one.demand:.3g} {one.job.job.progress.unit}/s arrive at {one.job.job.name}, "
-                f"which declares {one.job.job.offered_rate:g}: what is expected is renewed"
+                f"which declares {one.job.job.offered_rate:g}: the forecast is renewed"
             )
         numbers, before = self.running_numbers(), self._promised_of
         renewed = _DEMAND
@@ -316,7 +316,7 @@ class SetMonitor:
         elif numbers == self.running_numbers():
             forecast, broken = renewing.result()
             if renewed != _DEMAND:
-                # What each is held against at its end is of those whom it began with.
+                # Each is compared at its end with the forecast of the jobs that it began with.
                 self.account.promise(forecast, numbers, renewed)
                 self.expected_power_w = forecast.power_w
                 return
@@ -546,7 +546,7 @@ class _Suspicion:
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
-    """Who caused a fault, None where nobody can tell, and what is said of it.
+    """The job that caused a fault, None if unknown, and the message.
 
     Only a log that names processes of one job and of no other is evidence.
     """
@@ -564,7 +564,7 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
 
 
 def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
-    """Begin anew for all that have promised a p99: who has come or gone changes it."""
+    """Begin anew for all jobs with a promised p99, after a join or an end."""
     for one in jobs:
         if (promised_ms := one.part.promised_p99_ms) is not None:
             one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
@@ -572,8 +572,8 @@ def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
 
 
 _STRANGER = (
-    "process {} ({}) computes on the GPU and is of no job: while it does, the jobs have less than "
-    "their parts, and what is observed of them teaches nothing; --strict ends a launch for that"
+    "process {} ({}) computes on the GPU and belongs to no job: meanwhile the jobs have less than "
+    "their shares, and the model does not learn from them; --strict ends a launch for that"
 )
 
 _UNSEEN = (
@@ -592,7 +592,7 @@ class _LimitMonitor:
         strict: A stranger on the GPU breaks them, too.
 
     Attributes:
-        strangers: Who was seen on the GPU the last time, and is of no job.
+        strangers: Processes of no job, as last seen on the GPU.
     """
 
     def __init__(self, backend: Backend, cap_percent: int, begun_s: float, *, strict: bool) -> None:
@@ -614,7 +614,7 @@ class _LimitMonitor:
             raise LimitBrokenError(
                 f"the MPS server gives {given:g} % to what starts now, and was set to "
                 f"{self._cap_percent} %",
-                why="somebody of this user has changed it through the MPS control program",
+                why="a process of this user changed it through the MPS control program",
                 fix="leave the MPS daemon of advisor alone",
             )
         self.strangers = check_limits(jobs, strict=self._strict, known=self.strangers)
@@ -626,7 +626,7 @@ class _LimitMonitor:
         # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
         # ready may have no context yet.
         new = [pid for pid in self.strangers if pid not in self._told]
-        # Ten are told of one after the other; all are in the flag.
+        # Ten warnings, one after the other; all are in the flag.
         told = new[: 10 - len(self._told)]
         self._told.update(told)
         alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]

@@ -95,7 +95,7 @@ class LaunchPart:
         window_spread: The same between two windows of some seconds on one host.
         reported: First values that the job reported on the whole GPU, as points keep them; its
             results are compared with them. None: not known.
-        min_speed: Relative speed that was asked for; who joins later leaves it so much.
+        min_speed: Minimum relative speed, also beside jobs that join later.
         max_p99_ms: Longest p99 latency that was asked for, or that its file promises.
         max_power_w: Most power of all on the GPU that was asked for when it was launched.
         units: SMs or CUs that its share comes to; None: not known before it starts.
@@ -142,7 +142,7 @@ class LaunchSet:
     Attributes:
         parts: One for each share of the split.
         forecast: None where no profile or no model was at hand.
-        open_percent: Who joins may get so much, though nobody who begins has as much.
+        open_percent: Largest share of a later join, which may exceed that of every first job.
         alone_s: Each job with a gate first runs alone for so long, one after the other, s; None:
             none does, or all have.
         ran_s: How long they ran together before, at another split, s.
@@ -267,7 +267,7 @@ class LaunchSpec:
             runs to its end. None: each set runs to its end.
         wait_s: How long it may wait for a GPU that another launch holds, s.
         power_limit_w: Of the GPU while it is held; None: as it is.
-        asked_by: Who asked: a user's name, or the name of a token.
+        asked_by: Name of the user or of the token.
         notes: What the caller should know, such as why there is no forecast.
     """
 
@@ -409,7 +409,7 @@ def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved
 
 
 State = Literal["accepted", "starting", "running", "stopping", "finished", "stopped", "failed"]
-"""`finished`: all jobs ended by themselves, well. `stopped`: somebody asked, or the time was up.
+"""`finished`: all jobs ended by themselves, well. `stopped`: on request, or the time was up.
 `failed`: anything else; `code` and `cause` say what."""
 
 OVER: frozenset[State] = frozenset({"finished", "stopped", "failed"})
@@ -447,7 +447,7 @@ class JobStatus:
 
     Attributes:
         below_normal: Whether it runs below normal priority under MPS: the variable is in the
-            environment of its processes, and the driver tells nobody what came of it.
+            environment of its processes, and the driver does not report its effect.
         units_granted: SMs or CUs read back under the limit, before the job started.
         memory_limit_mib: GPU memory that a process of it can take, read back likewise; None: no
             limit, as where its need is not known, or MPS does not share the GPU.
@@ -462,8 +462,8 @@ class JobStatus:
         rate: Progress per second over the last seconds; None before there are two readings, while
             `unread` says why, and once it is over.
         relative_speed: `rate` over its rate alone on the whole GPU; None without a profile.
-        mean_rate: Mean while it ran with those whom it began or joined with, without the first
-            seconds; it stays when the job is over, and is what a prediction is held against.
+        mean_rate: Mean while it ran with the jobs that it began or joined with, without the first
+            seconds; it stays when the job is over, and is compared with the forecast.
         mean_speed: The same over the rate alone.
         mean_p99_ms: Of the requests in that time; None where it tells none.
         latency_p99_ms: Of the last window of requests of a job that has promised some.
@@ -546,7 +546,7 @@ class Resplit:
     Attributes:
         split: As people write it.
         worth: Work per joule over that of now; above 1 with its whole range where it is offered.
-        refused: Why they stay as they are; None: they are started again where somebody asks for it.
+        refused: Why they stay as they are; None: they are started again on request.
     """
 
     split: str = ""
@@ -773,7 +773,7 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
 
 
 def _unproven(status: LaunchStatus) -> LaunchStatus:
-    """The same with no limit proven: nobody watches, or watched to the end."""
+    """The same with no limit proven, as after the supervisor is gone."""
     jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
     return replace(status, jobs=jobs)
 

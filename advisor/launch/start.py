@@ -47,7 +47,7 @@ _LEAST_S, _MOST_S = 0.037, 0.4
 
 
 class StopAskedError(Exception):
-    """Somebody wants the launch stopped before its jobs ran together."""
+    """A stop was requested before the jobs ran together."""
 
 
 def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
@@ -122,7 +122,7 @@ def start_set(
 
     Args:
         proven: Of the jobs.
-        stop_asked: Whether somebody wants the launch stopped.
+        stop_asked: Whether a stop was requested.
         first: Numbers of jobs that start before the others.
         between: Takes those of them that stand ready, before the others start.
 
@@ -152,7 +152,7 @@ def start_set(
                     check_client(jobs[n])
             if wave is first:
                 between({n: jobs[n] for n in wave if n not in failed})
-    except BaseException as error:  # Ctrl-C too: no job runs on that nobody watches
+    except BaseException as error:  # Ctrl-C too: no job runs on unwatched
         end_jobs(jobs.values(), error)
         raise
     return tuple(jobs[n] for n in range(len(proven))), failed
@@ -254,7 +254,7 @@ def spawn_supervisor(
     """
     with writing_private(folder.path / LOG, "ab") as log:
         process = subprocess.Popen(
-            # -P: a folder in which somebody stands may have a module of any name.
+            # -P: the current folder may have a module of any name.
             [python(), "-P", "-m", program, str(folder.path)],
             env={k: v for k, v in settings.environment.items() if k not in SECRETS},
             stdin=subprocess.PIPE,

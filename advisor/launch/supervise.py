@@ -104,7 +104,7 @@ class Newcomers:
     Args:
         number: Of the set, from 0.
         base: Environment of its jobs, without limits.
-        warn: Takes what cannot be said to who asked.
+        warn: Takes messages that cannot reach the caller.
 
     Attributes:
         coming: The job that is on its way; None: none is.
@@ -215,8 +215,8 @@ class Newcomers:
         if pair.split.is_limited and share_percent > pair.cap_percent:
             raise InputError(
                 f"a share of {share_percent:g} % cannot join",
-                why=f"the MPS server gives what starts at most {pair.cap_percent} %, which holds "
-                "those that run to their shares",
+                why=f"the MPS server limits new clients to {pair.cap_percent} %, so that running "
+                "jobs keep their shares",
                 fix=f"ask for {pair.cap_percent} % or less",
             )
         if not pair.split.is_limited and share_percent < 100:
@@ -235,7 +235,7 @@ class Newcomers:
 
     def _go_on(self, coming: _Newcomer) -> None:
         if not still_asked(self._folder, coming.name):
-            raise InputError("who asked to join has withdrawn it")
+            raise InputError("the request to join was withdrawn")
         if self._monitor.newcomer_error is not None:
             raise self._monitor.newcomer_error
         if coming.job is None:
@@ -319,9 +319,9 @@ class LaunchContext:
         environment: Of jobs, without limits and without secrets.
         open_backend: What enforces the shares of a set; closed with each set.
         remember: Keeps what was seen where others find it; may fail without harm.
-        renew: Says what is to be expected at another demand; None: nobody does.
+        renew: Makes the forecast at another demand; None: it stays.
         better: Says whether another split would do more, by these observations too, which no store
-            has yet, and what would be started then; None: nobody does.
+            has yet, and what would be started then; None: no split is compared.
     """
 
     gpu: Gpu
@@ -333,7 +333,7 @@ class LaunchContext:
     better: Better | None = None
 
 
-# How a set ended: by itself, as its spec says, because somebody asked, or badly.
+# How a set ended: by itself, by its spec, on request, or badly.
 _Ending = Literal["finished", "stopped", "asked", "failed"]
 
 
@@ -391,7 +391,7 @@ class _SetRun:
                 self._mark_stopped()
                 self._writer.blame(error.code, str(error))
                 return "failed"
-            # Looked at again at the very end: a set of which somebody is left has not ended.
+            # Looked at again at the very end: a set with a process left has not ended.
             stack.callback(end_jobs, jobs)
             before_s, before_j = self._meter.starts_s, self._meter.starts_j
             monitor = SetMonitor(
@@ -436,7 +436,7 @@ class _SetRun:
         """Measure each alone, one after the other; the set and what is expected go by that.
 
         Raises:
-            StopAskedError: somebody wants the launch stopped.
+            StopAskedError: a stop was requested.
         """
         seconds, status, known = self._pair.alone_s or 0.0, self._writer.status, set[int]()
         self._pair = replace(self._pair, alone_s=None)
@@ -449,7 +449,7 @@ class _SetRun:
                 found = self._measured(job, self._pair.parts[n], seconds)
             except JobError as error:
                 if job.exit_code is None:
-                    self._writer.warn(f"nobody else ran alone: {error}")
+                    self._writer.warn(f"no other job ran alone: {error}")
                     break
                 continue
             before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *found)
@@ -466,7 +466,7 @@ class _SetRun:
         self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
         pairs[self._number] = self._pair
-        # Who joins, and the queue, read it there; on a full disk nothing ends for that.
+        # Joining jobs, and the queue, read it there; on a full disk nothing ends for that.
         with suppress(OSError):
             self._folder.write_spec(replace(self._spec, pairs=tuple(pairs)))
 
@@ -487,7 +487,7 @@ class _SetRun:
 
         Raises:
             JobError: it ended, or does not stop at its gate.
-            StopAskedError: somebody wants the launch stopped.
+            StopAskedError: a stop was requested.
         """
         begun_s, meter = time.monotonic(), CardMeter(self._context.source)
         one = JobMonitor(job, part, begun_s)
@@ -503,7 +503,7 @@ class _SetRun:
             )
             one.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
-        job.hold(10.0)  # who does not look at its gate for so long tells no rate either
+        job.hold(10.0)  # a job that does not look at its gate for so long has no rate either
         return stretch.rates()[0], stretch.power_w()
 
     def _base(self) -> dict[str, str]:
@@ -513,8 +513,8 @@ class _SetRun:
         silent_s, self._beaten_s = time.monotonic() - self._beaten_s, time.monotonic()
         if silent_s >= SILENT_S:
             self._writer.warn(
-                f"this launch was watched by nobody for {silent_s:.0f} s: its supervisor was "
-                "stopped, or its host stood still"
+                f"this launch was not watched for {silent_s:.0f} s: its supervisor was stopped, or "
+                "its host was suspended"
             )
         if guard.beat():
             self._writer.warn(
@@ -581,7 +581,7 @@ class _SetRun:
             pair, demands = monitor.left()
             stays = pair.stays or "another demand arrives" * any(demands)
             asked = partial(self._context.better, pair, keeper.so_far())
-            # Who is not asked loads no model.
+            # Without a question no model is loaded.
             self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else asked())
         if self._asking is not None and self._asking.done():
             error = self._asking.exception()
@@ -589,7 +589,7 @@ class _SetRun:
             offer, self._offer = unknown if error else self._asking.result()
             self._asking = None
             self._writer.update(resplit=offer)
-        with suppress(OSError):  # nobody asks, or what is there cannot be read
+        with suppress(OSError):  # no request, or an unreadable one
             wanted = "" if coming else read_ours(self._folder.resplit).decode(errors="replace")
             self.again = self._offer if self._offer and str(self._offer.split) == wanted else None
             if wanted and self.again is None:
@@ -620,7 +620,7 @@ class _SetRun:
         try:
             with closing(newcomers):
                 monitor.stop()
-            # Who joined, looked at again: a set of which somebody is left has not ended.
+            # Joined jobs, looked at again: a set with a process left has not ended.
             end_jobs(one.job for one in monitor.jobs)
         finally:
             self._show(monitor, self._writer.status.state)

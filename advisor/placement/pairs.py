@@ -210,7 +210,7 @@ class QueuePairs:
         return Schedule.of(sets, self.placing, in_order=True)
 
     def _at_half(self, a: int, b: int) -> PlacedSet | None:
-        """Two kinds at half a GPU each; None: they may not."""
+        """Two kinds, each at half of a GPU; None: they may not."""
         kinds = min(a, b), max(a, b)
         if (decision := self._decision(*(self.placing.kinds[kind].name for kind in kinds))) is None:
             return None

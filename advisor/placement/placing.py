@@ -222,7 +222,7 @@ class Placing:
         if aim not in aims:
             raise InputError(
                 f"{'a queue is' if queue else 'jobs are'} not placed by {aim}",
-                why="what is placed is counted in energy, time or money, added up over GPUs",
+                why="a plan is counted in energy, time or money, added up over GPUs",
                 fix=f"use {', '.join(aims)}; a minimum speed protects each job",
             )
         if queue and len(kinds) > MOST_KINDS:
@@ -309,7 +309,7 @@ def _paces(kinds: Sequence[Kind], pools: Sequence[Pool]) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedSet:
-    """Jobs that share a card, or one alone.
+    """Jobs that share a GPU, or one alone.
 
     Attributes:
         kinds: Index of each job's kind, ascending.
@@ -574,7 +574,7 @@ class SetAnswers:
         counts: How many jobs of each.
         floors: Least speed that each must keep.
         two: What is known of each two of them.
-        ceiling_w: Most power of a card; infinite where nobody asked for one.
+        ceiling_w: Most power of a card; infinite without a request.
 
     Raises:
         InputError: a limit for no job that is there.
@@ -626,7 +626,7 @@ class SetAnswers:
         return (one for kind in self.there if (one := self.of((kind,))))
 
     def copies(self) -> Iterator[PlacedSet]:
-        """Three of one kind and more, as many as may share a card."""
+        """Three of one kind and more, as many as may share a GPU."""
         for kind in self.there:
             for number in range(
                 ADVISED_JOBS + 1, min(MOST_JOBS, self.placing.kinds[kind].count) + 1

@@ -116,14 +116,14 @@ class SetBound:
     def _with(self, sets: Sets, priced: _Priced, joined: Floats) -> Floats:
         """With what joins, shape (regimes, prices)."""
         seats = sets.rows, sets.level[:, None]
-        # Who joins makes nobody faster.
+        # A join makes no job faster.
         alone = self._alone.seated(sets.rows.T, sets.level)
         lost = 1 - alone.kept(alone.could).T[..., None]
         head = priced.values[:, *seats] - lost * np.maximum(0.0, priced.speeds[:, *seats])
         head = head.sum(axis=2)
         bounds = head + joined[:, None] + priced.prices
         most: Floats = bounds.min(axis=2)
-        # Jobs with SMs of their own wait for nobody, as long as none joins them.
+        # Jobs with SMs of their own do not wait for others, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
         return self._gain(most, self._alone.power_w[seats].max(axis=1))
 
@@ -194,7 +194,7 @@ class SetSearch:
     def __init__(
         self, answers: SetAnswers, worth: Floats, card_worth: float, *, closely: bool
     ) -> None:
-        """As `SetBound`; closely, the most that any set gains is told, else more than that."""
+        """As `SetBound`; closely, the most that any set gains, else an upper bound."""
         self._answers, self._card_worth, self._closely = answers, card_worth, closely
         self.bound = SetBound(answers, worth, card_worth)
 

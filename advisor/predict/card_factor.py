@@ -2,7 +2,7 @@
 
 Cards of one model differ by several percent in power at the same rate. The factor of a card is
 what was seen of it, `shrunk` towards 1 by how much cards differ; that of a host for rates likewise.
-docs/measurements/model.md says what it is worth. All power is scaled, idle power
+docs/measurements/model.md has its effect. All power is scaled, idle power
 with it: between jobs of one card the ratio of the whole power spreads by 1.5 % (2.9 % with single
 windows beside launches), that of the power above idle by 3.4 % (4.2 %).
 """

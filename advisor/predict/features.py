@@ -131,8 +131,8 @@ def full_power_w(sides: Sequence[Side]) -> float:
 def _active_idle_power_w(sides: Sequence[Side]) -> float:
     """What the GPU draws before any job does work: the mean of the profiles.
 
-    With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
-    much, it is that.
+    With jobs open its clocks are up, so it is more than the empty GPU draws; if unknown, it is that
+    of the empty GPU.
     """
     known_w = ((s.profile.active_idle_power_w, s.profile.idle_power_w) for s in sides)
     return sum(idle if math.isnan(active) else active for active, idle in known_w) / len(sides)

@@ -24,7 +24,7 @@ def computes_in_bursts(point: SoloPoint) -> bool:
         # SMs are active in 0.74 to 0.93 of the busy time of notebooks and what waits for input, in
         # 0.15 to 0.60 of jobs of small kernels (data/advisor_data/bundled/set_references.jsonl).
         is_whole = point.sm_active_percent >= 0.7 * point.gpu_busy_percent
-        # Who computes for longer leaves gaps between kernels, not between bursts.
+        # A job that computes for longer leaves gaps between kernels, not between bursts.
         return is_whole and point.gpu_busy_percent < 60
     if not point.power_w or point.power_stderr_w is None:
         return False

@@ -98,7 +98,7 @@ def _beyond(
 ) -> Predictions:
     """Where fewer of the jobs are among those without a limit, none faster and no less drawn.
 
-    Nor is any in turns faster than side by side, where no job's long kernels are to be waited for.
+    Nor is time slicing faster than MPS, unless a job's long kernels keep others off.
     """
     free = np.array([split.shares for split in p.splits]).T == WHOLE
     names = np.array([profile.job for profile in profiles])
@@ -300,7 +300,7 @@ def _served_splits(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """What is asked of jobs, and what was measured of them.
+    """A question about jobs, and their measurements.
 
     Attributes:
         n: How many splits are asked for.

@@ -99,7 +99,7 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
 
 
 def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
-    """What nobody has measured of jobs that were asked for under another limit."""
+    """Warnings for jobs under a power limit at which they were not measured."""
     for profile in (p for p in profiles if p.measured):
         limit_w = profile.power_limit_w
         under = "a power limit that was not read" if limit_w is None else f"{limit_w:g} W"
@@ -158,7 +158,7 @@ def lower_limit(
     power_w: float,
     floors: Iterable[float],
 ) -> LowerLimit | None:
-    """The limit with the least energy for the same work; None: none saves what it is worth.
+    """The limit with the least energy for the same work; None: none saves enough.
 
     Args:
         profiles: Of the jobs on the GPU, measured under one limit.

@@ -1,4 +1,4 @@
-"""What is expected of jobs at one split, and who can say so."""
+"""Predictions for jobs at one split, and the predictors that make them."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -47,11 +47,10 @@ class _PredictedPart:
 
 
 def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floats:
-    """No faster than alone is expected, or measured than `most`; a server serves what it is asked.
+    """Speeds of at most 1, and measured high ends of at most `most`; servers serve their demand.
 
-    A job that was faster beside others was slow alone (`advisor.validity.slow_alone`), so the next
-    window may show that again, but what it does more than alone is work that nobody does. Values,
-    low and high ends, shape (3, n).
+    A job that was faster beside others was slow alone (`advisor.validity.slow_alone`). The next
+    window may show that again, but it is no extra work. Values, low and high ends, shape (3, n).
     """
     if profile.serving:
         return profile.serving.served(speeds)
@@ -104,7 +103,7 @@ class Prediction:
 
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
-        # With prices of whoever asks it is another one.
+        # With the caller's prices it is another one.
         own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
         return own or self.range_of(objective.value)
 
@@ -233,7 +232,7 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
 def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
     """Bounds that also hold what is not known of estimated profiles, whose errors are independent.
 
-    Those of rate and power of one job are not: who is faster draws more, so that work per joule is
+    Errors of rate and power of one job are not: a faster job draws more, so that work per joule is
     as unsure as the work alone.
     """
     if all(profile.doubt is None for profile in profiles):

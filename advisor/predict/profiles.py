@@ -1,11 +1,11 @@
 """Solo points of a job as arrays over its shares: what predictions are made from.
 
-Such a job makes as much progress as is asked of it, so its relative speed is the part of its
+Such a job makes as much progress as its demand, so its relative speed is the part of its
 demand that it serves: rates are divided by the one measured alone on the whole GPU, as for every
 other job. That is the offered rate where the GPU keeps up, but for the chance of arrivals; where it
 does not, no share can serve more than the whole GPU does.
 
-More SMs do not make a job slower; where a profile says so, mostly of launch-bound jobs, its
+More SMs do not make a job slower; where a profile shows that, mostly of launch-bound jobs, its
 windows were disturbed. Dips are taken out by the non-decreasing fit that changes the logarithms
 least, each weighted by how surely it is known (pool adjacent violators: R. E. Barlow,
 D. J. Bartholomew, J. M. Bremner, H. D. Brunk, "Statistical Inference under Order Restrictions",
@@ -382,7 +382,7 @@ def _smoothed(points: Iterable[SoloPoint]) -> Profile:
 def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Floats:
     """Rate that a job could reach alone at shares, for each one on the whole GPU; shape (n,).
 
-    A server (a job with a fixed demand) does what is asked of it, so its measured rate says little
+    A server (a job with a fixed demand) serves its demand, so its measured rate says little
     of what it can. How much of a GPU it can give up, and what a neighbour takes of it, depends on
     its capacity; what is served is the lower one of that and demand (`Serving.served`).
 
@@ -390,10 +390,9 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     capacity is taken to grow with the share from the best rate per share at the share or below:
     it served that much there. The capacity of servers is near that up to half an H100 (8 % less at
     most, bert-serve-60 in data/advisor_data/bundled) and less than that beyond, where it is far
-    above the demand. Of a server that nobody saw at small shares that says little: it takes its SM
-    activity on the whole GPU at most, as it answers fuller batches where it waits. Of the servers
-    that were seen to fall short that is 46 to 62 % of their capacity, so they keep the latter. For
-    other jobs it is the rate.
+    above the demand. A server without small shares is bounded by its SM activity on the whole GPU,
+    as it answers fuller batches where it waits. That bound is 46 to 62 % of the capacity of servers
+    that fell short, so they keep the latter. For other jobs it is the rate.
 
     Raises:
         InputError: a share lies outside the profile.
@@ -523,7 +522,7 @@ def active_idle_above_of(gpu_model: str) -> str:
 def with_active_idle(profile: Profile, fill: Mapping[str, float]) -> Profile:
     """The profile with an active idle power: what its GPU model draws above idle, else what all do.
 
-    The same one where it has its own, or where nobody knows.
+    The same one if it has its own, or none is known.
     """
     above_w = fill.get(active_idle_above_of(profile.gpu_model), fill.get(ACTIVE_IDLE_ABOVE))
     if above_w is None or not math.isnan(profile.active_idle_power_w):

@@ -207,7 +207,7 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     needs, half of the time in which its kernels leave SMs idle: its turn goes on there.
 
     A job that computes in bursts queues nothing between them, and waits in them alone, for those
-    that are at the GPU then, who wait for it: a closed network of queues, exact for two (mean value
+    that are at the GPU then and wait for it: a closed network of queues, exact for two (mean value
     analysis: Reiser and Lavenberg, Journal of the ACM 27, 1980).
 
     Args:
@@ -232,9 +232,9 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
 
 
 def _level(wanted: Floats, supply: float) -> Floats:
-    """The most that any gets, so that all together get `supply` where they want more; (ways,).
+    """Ceiling for each job, so that all together get `supply` if they need more; (ways,).
 
-    Those who want less than that get what they want, and the others the same.
+    Jobs that need less keep their need; the others get the ceiling.
     """
     ordered = np.sort(wanted, axis=0)
     left = supply - np.cumsum(ordered, axis=0) + ordered
@@ -366,7 +366,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "time-sliced": (0.91, 1.14),
     }
 )
-"""The same of the energy of the work on a card each, for each 1 together."""
+"""The same for the energy of the work on separate GPUs, relative to that of sharing."""
 
 P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
     {
@@ -593,7 +593,7 @@ def _on_gpus(
 
     Raises:
         InputError: more than one job of several GPUs, one of more than two, or a split that does
-            not say which GPU each neighbour is on, or shares by turns.
+            not name the GPU of each neighbour, or is time-sliced.
     """
     [rank, *more] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
     job = profiles[rank]
@@ -604,7 +604,7 @@ def _on_gpus(
         raise InputError(
             f"{what} is not known of {job.job}, which holds {job.gpus} GPUs",
             why=f"sets of one job of {MOST_GPUS} GPUs under MPS are known, with a GPU for each "
-            "neighbour; ranks that get turns at different times wait for each other",
+            "neighbour; ranks that are time-sliced at different times wait for each other",
             fix="name the GPU of each neighbour, such as 100/100@0/100@1",
         )
     seats = np.array([split.gpus or (ALL_GPUS,) * len(profiles) for split in splits]).T
@@ -850,7 +850,7 @@ def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
     )
 
 
-@functools.lru_cache(maxsize=4096)  # who places jobs asks for many sets of few jobs
+@functools.lru_cache(maxsize=4096)  # placing asks for many sets of few jobs
 def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     """The fields of `JobsAlone` of one job, in their order; shape (fields, ways)."""
     names = "rate", "power_w", "sm_active_percent", "dram_active_percent", "sm_clock_mhz"

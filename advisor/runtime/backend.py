@@ -63,7 +63,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Who uses a GPU at one moment.
+    """The processes on a GPU at one moment.
 
     Attributes:
         computing: Processes with a context on it, without MPS servers.
@@ -79,7 +79,7 @@ Proof = Literal["server", "set"]
 from outside; `set`, the job may have changed it before its first context, and nothing tells."""
 
 ComputingPids = Callable[[], Collection[int]]
-"""Lists the processes with a context on a GPU; nobody where they cannot be listed."""
+"""Lists the processes with a context on a GPU; empty where they cannot be listed."""
 
 
 def check_environments(
@@ -111,7 +111,7 @@ def check_environments(
 
 
 class Server(Protocol):
-    """What limits jobs from outside of them; nobody, unless a back-end says otherwise."""
+    """The process outside of jobs that limits them; none by default."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class Backend(Server, Protocol):
         ...
 
     def sight(self) -> Sight | None:
-        """Who uses the GPU now; None where nobody can tell.
+        """The processes on the GPU now; None if unknown.
 
         Raises:
             PartitionError: what enforces the limits does not answer.
@@ -387,7 +387,7 @@ class CuMaskBackend(Server):
             refuse_if_skipped(environment_of(pid))
 
     def sight(self) -> None:
-        """Nobody is asked yet who computes on an AMD GPU."""
+        """Processes on an AMD GPU are not listed yet."""
 
     @property
     def _total(self) -> int:
@@ -403,7 +403,7 @@ class UncappedBackend(Server):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:
-        max_clients: Contexts that start take turns on the GPU: of eight all were ready after 16 to
+        max_clients: Starting contexts are time-sliced: of eight all were ready after 16 to
             129 s, of 18 not all after 170 s (docs/measurements/sets.md).
         computing: Lists the processes with a context on the GPU.
     """
@@ -435,7 +435,7 @@ class UncappedBackend(Server):
         return Granted(found[self.gpu.uuid].units, mps=False)
 
     def sight(self) -> Sight:
-        """Who computes."""
+        """The processes that compute."""
         return Sight(frozenset(self.computing()), None)
 
 
@@ -716,7 +716,7 @@ class MpsBackend(Server):
         return granted[0]
 
     def sight(self) -> Sight:
-        """Who computes, and who is a client."""
+        """The processes that compute, and the clients."""
         # In this order: a client that has just ended computes no more.
         computing = frozenset(self.computing())
         servers = self.control.servers()
@@ -831,13 +831,13 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     """Start our own daemon; it replaces one that a killed advisor left.
 
     Raises:
-        PartitionError: it does not start, or that of somebody else is there.
+        PartitionError: it does not start, or another user's is there.
     """
     check_parents(runtime_dir)
     pipe_dir, log_dir = control.pipe_dir, control.pipe_dir.with_name("log")
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
-    # Who holds the locks of these GPUs knows that no other daemon of ours may serve one of them.
+    # The locks of these GPUs are held, so no other daemon of ours may serve one of them.
     ours = {one.uuid for one in gpu.each}
     for other in {pipe_dir, *runtime_dir.glob(f"*/{pipe_dir.name}")}:
         left = Control(other, control.environment)
@@ -854,7 +854,7 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
 
 
 def _check_ours(control: Control) -> None:
-    """Refuse a daemon of somebody else that listens in our folder."""
+    """Refuse another user's daemon that listens in our folder."""
     pid = daemon_pid(control.pipe_dir)
     owner = owner_of(pid) if pid is not None else None
     if owner not in (None, os.geteuid()):
@@ -872,7 +872,7 @@ def _end_daemon(left: MpsBackend) -> None:
     documentation, best practices): the next clients of the same server may fail as they start.
 
     Raises:
-        PartitionError: it is somebody else's, or does not end.
+        PartitionError: it is another user's, or does not end.
     """
     _check_ours(left.control)
     for end in (lambda: left.release(left.clients()), left.close):
@@ -911,7 +911,7 @@ _CLIENT = re.compile(r"\bPID:? *([0-9]+)")
 def named_in_faults(log: str) -> frozenset[int]:
     """The clients in those lines that speak of a fault.
 
-    Such a line may also be of one that a fault takes along: who is named alone is guilty.
+    Such a line may also name a victim of the fault: only a job that is named alone caused it.
     """
     lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
     return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))

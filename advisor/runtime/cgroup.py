@@ -2,7 +2,7 @@
 
 A supervisor may do so in a container, as root, or in a systemd unit with `Delegate=yes`. There
 `cgroup.kill` ends all members at once. The kernel bounds processes and memory only of groups next
-to which no process is. Nobody is moved for that: the one who delegates a group to us starts us in a
+to which no process is. No process is moved for that: a delegated group starts us in a
 group `advisor-supervisors` in it (deploy/advisor.service), and jobs get theirs next to that.
 """
 
@@ -47,7 +47,7 @@ def bounds_of(job: Job) -> ResourceBounds:
     # but is given back before the bound is met.
     most_mib = max(1, int(0.95 * host_bytes) // _MIB)
     wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
-    # Two jobs leave half of the host's process numbers to everybody else.
+    # Two jobs leave half of the host's process numbers to others.
     most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
     return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
 
@@ -56,7 +56,7 @@ def set_bounds(group: Path, bounds: ResourceBounds) -> None:
     """Bound a control group, as far as it has the controllers."""
     _write(group / "pids.max", bounds.tasks)
     _write(group / "memory.max", bounds.memory_mib * _MIB)
-    # A job that lost one of its workers may wait for it for ever.
+    # A job that lost one of its workers may wait for it forever.
     _write(group / "memory.oom.group", 1)
 
 

@@ -3,8 +3,8 @@
 A fault of the reading, such as a pattern that takes too long, is a `JobError` of that look. It says
 nothing of the job, which runs on; the total stays right, or lacks what was never seen.
 
-Python's engine tries each way of dividing a line, so `(a+)+$` on 60 letters takes longer than
-anybody lives. It looks for signals meanwhile, so a timer ends that.
+Python's engine tries each way of dividing a line, so `(a+)+$` on 60 letters takes
+centuries. It looks for signals meanwhile, so a timer ends that.
 """
 
 import math

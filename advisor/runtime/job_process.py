@@ -109,7 +109,7 @@ class JobProcess:
     @property
     def status(self) -> int | None:
         """Exit code of the first process, negative for a signal; None while it runs."""
-        # Whoever waits for a job asks this: a shim that the job has stopped would never tell.
+        # Every wait for a job calls this: a shim that the job has stopped would never tell.
         self.rouse()
         self._listen()
         if self._is_lost and self._status is None:
@@ -119,7 +119,7 @@ class JobProcess:
 
     @property
     def over(self) -> bool:
-        """Whether nobody is left; from then on nobody is looked for."""
+        """Whether no process is left; it stays so from then on."""
         self._listen()
         if self._is_lost and not self.pids():
             self._status, self._is_over, self._is_lost = self.status, True, False
@@ -167,19 +167,19 @@ class JobProcess:
             _end_until_none(signal.SIGKILL, self.pids, self._has)
 
     def rouse(self) -> None:
-        """Let a shim that somebody has stopped go on."""
+        """Continue a shim that was stopped."""
         if not (self._is_over or self._is_lost):
             self._shim.send_signal(signal.SIGCONT)
 
     def kill_stopped(self) -> None:
-        """End a shim that is stopped again and again, and then who is left without it."""
+        """End a shim that is stopped again and again, and then its remaining processes."""
         if is_stopped(self._shim.pid):
             self._shim.kill()
             self._shim.wait()
             self.kill()
 
     def close(self) -> None:
-        """Let go of the shim, which ends when nobody is left."""
+        """Release the shim, which ends after the last process."""
         with self._lock:
             for file in (self._shim.stdin, self._shim.stdout):
                 if file:
@@ -273,7 +273,7 @@ def end_cgroups(prefix: str) -> None:
     """End what is left in control groups of earlier jobs; the caller holds the lock of their GPU.
 
     Raises:
-        SurvivorsError: somebody does not end.
+        SurvivorsError: a process does not end.
     """
     for path in left_cgroups(prefix):
         kill_cgroup(path)
@@ -283,10 +283,10 @@ def end_cgroups(prefix: str) -> None:
 
 
 def check_none(pids: Collection[int]) -> None:
-    """Check that nobody of a job is left.
+    """Check that no process of a job is left.
 
     Raises:
-        SurvivorsError: somebody is.
+        SurvivorsError: one is.
     """
     # Those that wait for nothing but their parent do nothing any more.
     if left := sorted(pid for pid in pids if owner_of(pid) is not None):
@@ -333,10 +333,10 @@ def _orphans() -> list[int]:
 def _end_until_none(
     number: int, left: Callable[[], list[int]], ours: Callable[[int], bool]
 ) -> None:
-    """Signal all that are left, again and again, until nobody is or `LEAVE_S` are over."""
+    """Signal all that are left, again and again, until none is or `LEAVE_S` are over."""
     deadline_s, signalled = time.monotonic() + LEAVE_S, set[int]()
     while (pids := left()) and time.monotonic() < deadline_s:
-        # A polite signal is sent once to each; who forks meanwhile is found in the next round.
+        # A polite signal is sent once to each; the next round finds new children.
         for pid in pids:
             if number == signal.SIGKILL or pid not in signalled:
                 _signal_if(pid, number, ours)

@@ -1,6 +1,6 @@
 """Processes of this host, as /proc shows them: trees, CPU time, cores, loaded libraries.
 
-This process lets others hear that it turns, also while it waits for something. Whoever waits with a
+This process lets others hear that it turns, also while it waits for something. A wait with a
 time limit beats meanwhile, so listeners can tell an intended wait of any length from a process that
 hangs or was stopped. Only the main thread beats: listeners are not thread-safe, and a worker thread
 says nothing about the main loop.
@@ -39,7 +39,7 @@ _listeners = dict[Callable[[], object], float]()
 
 
 def beat() -> None:
-    """Tell all who listen, a few times a second at most; does nothing outside the main thread."""
+    """Call all listeners, a few times a second at most; does nothing outside the main thread."""
     if current_thread() is not main_thread():
         return
     now_s = time.monotonic()
@@ -295,7 +295,7 @@ def foreign_text(path: Path | str) -> str:
 def of_user(user: int | None) -> dict[str, Any]:
     """What `subprocess.run` takes for a process of a user, by number; None: of ours.
 
-    Nobody but root may name a user, and nobody needs to name himself.
+    Only root may name another user.
     """
     return {} if user in (None, os.geteuid()) else {"user": user, "group": user, "extra_groups": ()}
 
@@ -326,7 +326,7 @@ def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> _CorePlan:
     rest = rest or [own]
     # Dozens of waiting clients look at their gates 200 times a second each.
     *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
-    # In turns, so that on a host with two sockets no job is farther from the GPU.
+    # Alternating, so that on a host with two sockets no job is farther from the GPU.
     each = max(1, len(rest) // jobs)
     slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
     return _CorePlan(own, tuple(map(_union, slots)), waiting)

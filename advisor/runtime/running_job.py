@@ -64,10 +64,9 @@ class RunningJob:
             tells none.
         latency_bounds_ms: Reads between which of these latencies are not told apart; empty: none is
             told.
-        beats: Reads how often it said that it lives and has nothing to do, as a server that nobody
-            asks.
+        beats: Reads how often it said that it lives and has nothing to do, as an idle server.
         roots: Lists roots: every process of the job is one of these or a descendant.
-        sight: Says who uses its GPU; None where nobody can tell.
+        sight: Lists the processes on its GPU; None if unknown.
         output: File with everything the job wrote.
         seen_pids: Its processes when they were looked for last, also once they have ended.
         uncounted: Why it was ready before its progress could be read; None: it could.
@@ -148,7 +147,7 @@ class RunningJob:
         self._want(HOLD)
         timeout_s = self.job.start_timeout_s if timeout_s is None else timeout_s
         if self._gate is not None and not wait_until(self._waiting, timeout_s):
-            raise self._error("did not stop at its gate", "it calls Progress.add too seldom")
+            raise self._error("did not stop at its gate", "it calls Progress.add too rarely")
 
     def ready(self) -> bool:
         """Whether the warm-up is over: it waits at its gate, or has begun to count.
@@ -267,7 +266,7 @@ class RunningJob:
 
         At its gate, else by SIGTERM those of its processes that have a handler: for others that is
         an end in the midst of their work, as for a command that is run again and again. Whether
-        anybody was asked.
+        any process was asked.
         """
         self.leave()
         if self._state() in (WAITING, RUNNING):
@@ -313,7 +312,7 @@ class RunningJob:
             return wrong
         return self._error(
             f"made no progress within {self.job.start_timeout_s:g} s",
-            "it is there, and nobody asks it for anything"
+            "it runs, but gets no requests"
             if self.beats()
             else "it hangs, or its progress is not read the way it reports it "
             f"(progress: {self.job.progress.kind})",
@@ -376,7 +375,7 @@ def _explain(status: int, tail: str, met_bound: str | None) -> tuple[str, str]:
 _SCRAPE = (
     "import runpy, sys; sys.path.append(sys.argv.pop(1)); "
     "runpy.run_module('advisor.scrape', run_name='__main__', alter_sys=True)",
-    # Where advisor is: found also where a user installed it for himself, and nothing of the job's.
+    # Where advisor is: found also in a user's own installation, and nothing of the job's.
     str(Path(__file__).parents[2]),
 )
 
@@ -538,7 +537,7 @@ class _Breach:
     Attributes:
         job: Its job; None: it is of none.
         why: In words, without its number.
-        is_stranger: It is of somebody else, as far as can be seen, and no client of our server.
+        is_stranger: It seems to belong to no job here, and is no client of our server.
     """
 
     pid: int
@@ -550,7 +549,7 @@ class _Breach:
 def check_limits(
     jobs: Sequence[RunningJob], *, strict: bool = True, known: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Check that nobody computes on the GPU of these jobs but they, each under its limit.
+    """Check that only these jobs compute on their GPU, each under its limit.
 
     Args:
         jobs: Of one GPU.
@@ -561,7 +560,7 @@ def check_limits(
         Strangers that compute there, where not `strict`.
 
     Raises:
-        LimitBrokenError: somebody does; its `jobs` are those whose processes they are.
+        LimitBrokenError: another process does; its `jobs` are the owners of such processes.
         PartitionError: the MPS server cannot be asked.
     """
     found = _breaches(jobs)
@@ -635,7 +634,7 @@ def _owners(pids: Collection[int], jobs: Sequence[RunningJob]) -> dict[int, Runn
     roots = {root: job for job in jobs for root in job.roots()}
     return {
         pid: next((roots[above] for above in (pid, *ancestors_of(pid)) if above in roots), None)
-        # One that somebody else was asked to start.
+        # One that another process was asked to start.
         or next((job for job in jobs if job.has_marked(pid)), None)
         for pid in pids
     }

@@ -3,7 +3,7 @@
 Run as `python -I -S shim.py`. Its standard input begins with a line of JSON, an `Order`. When the
 job has started, each byte is a command: `t` asks every process of the job to end, `k` ends them.
 When the input is closed, the supervisor is gone; its guard then has some seconds for the safe order
-before everybody is ended.
+before all are ended.
 
 It answers in lines: `started PID`, `failed TEXT`, `ended STATUS` (of the first process), and
 `empty` when no process of the job is left; then it ends.
@@ -78,7 +78,7 @@ class _Output:
 
 
 class _Shim:
-    """One job, from its start until nobody is left."""
+    """One job, from its start until no process is left."""
 
     def __init__(self, order: _Order) -> None:
         self._output = _Output(order["output"], order["output_bytes"])
@@ -137,7 +137,7 @@ class _Shim:
         if b"k" in words:
             self._end_s = time.monotonic()
         elif not words and self._end_s is None:
-            # The guard of a supervisor that is gone may take 3 s before everybody is ended here.
+            # The guard of a supervisor that is gone may take 3 s before all are ended here.
             self._end_s = time.monotonic() + 3
         return bool(words)
 
@@ -190,7 +190,7 @@ def _start(order: _Order) -> tuple[int, int]:
 
 def _become(order: _Order, output: int, shim: int) -> None:
     os.setsid()
-    # Somebody has to end the job where this shim is killed.
+    # If this shim is killed, the kernel kills the job.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != shim:
         os._exit(127)

@@ -46,7 +46,7 @@ def address_of(url: str) -> tuple[str, int, str]:
 
 
 def answers(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Whether a service listens there."""
     host, port, _ = address_of(url)
     try:
         socket.create_connection((host, port), timeout=PATIENCE_S).close()
@@ -59,7 +59,7 @@ def fetch(url: str) -> bytes:
     """The page; no proxy and no redirect is followed.
 
     Raises:
-        SourceError: there is none now: nobody listens, or answers in time, or with a page.
+        SourceError: there is none now: no listener, no answer in time, or no page.
         JobError: it is too large.
     """
     received = io.BytesIO(_exchange(url))
@@ -101,7 +101,7 @@ def _exchange(url: str) -> bytes:
     except TimeoutError as error:
         raise SourceError(f"{url} took longer than {PATIENCE_S} s") from error
     except OSError as error:
-        raise SourceError(f"nobody answers at {url}", why=error.strerror or "") from error
+        raise SourceError(f"no service answers at {url}", why=error.strerror or "") from error
     return bytes(received)
 
 

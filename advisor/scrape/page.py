@@ -450,7 +450,7 @@ def typed_samples(lines: Iterable[str]) -> list[tuple[str, Any]]:
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         ]
-    except Exception as error:  # whatever a library makes of what somebody sent
+    except Exception as error:  # whatever a library makes of foreign data
         raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
 
 

@@ -29,7 +29,7 @@ class Compared:
     """One observed value of a launch, and what the model in use expects of it.
 
     Attributes:
-        job: Whose rate it is, or beside whom the power was drawn.
+        job: The job of the rate, or a job of the set that drew the power.
         gpu_uuid: The card; None: not known.
         setting: What the same was expected in: the jobs and their split.
         at: Start, ISO 8601, UTC.

@@ -9,10 +9,10 @@ wrong at all shares, or one whose power does not change: docs/measurements has h
 
 Jobs that were slow when they were alone are found, too: what they are compared with then is too
 low. Sharing a GPU, or having fewer of its SMs, speeds nothing up. A job that was faster so was
-slowed down by its host when it had the GPU to itself, and speeds relative to that count work nobody
-did.
+slowed down by its host when it had the GPU to itself, and speeds relative to that count work that
+was not done.
 
-Who may write can send a window again that somebody else measured, under a name of his own.
+A sender can repeat another's window under its own name.
 """
 
 import math
@@ -73,7 +73,7 @@ SAME_ARITHMETIC = 0.10
 """Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
 
 # Flags of points that others are not compared with. Wrong results take less energy, never more,
-# so a point whose results nobody read condemns no other.
+# so a point with unread results condemns no other.
 _NO_MEASURE = DOUBTFUL - {UNREAD}
 
 ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
@@ -280,7 +280,7 @@ def _fault(point: SoloPoint) -> str:
     if not point.power_w:
         return "power_w is missing" if point.power_w is None else "power_w is 0"
     if SEEN in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
-        return "how busy the GPU was is missing, so what was seen says nothing of smaller shares"
+        return "the GPU's activity is missing, so smaller shares cannot be estimated"
     if flags := NO_PROFILE.intersection(point.flags):
         return f"the point is flagged {', '.join(sorted(flags))}"
     return ""
@@ -307,8 +307,8 @@ _R = TypeVar("_R", bound=Record)
 def undisputed(records: Iterable[_R]) -> list[_R]:
     """The records, in their order, but for unlike copies of a window.
 
-    What this site measured itself counts, whatever a writer says of it. Of what others sent nobody
-    can say which of two is the true one: stores take no second one in.
+    This site's own measurements count, whatever a writer sends. Of two unlike copies of others the
+    true one is unknown: stores refuse the second.
     """
     known = [(window_of(record), record) for record in records]
     told_of = defaultdict[Hashable, dict[bool, set[Hashable]]](lambda: defaultdict(set))
@@ -320,7 +320,7 @@ def undisputed(records: Iterable[_R]) -> list[_R]:
 
 
 def author_of(record: Record) -> str:
-    """Who sent a record to a service, in words."""
+    """The sender of a record, in words."""
     return record.written_by or "this site itself"
 
 

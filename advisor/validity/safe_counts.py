@@ -117,7 +117,7 @@ class Safety:
         return tuple(units for units in counts if units not in self.unsafe)
 
     def is_unchecked(self, units: int) -> bool:
-        """Whether nobody has looked at results at this count; it is allowed all the same."""
+        """Whether results at this count were not checked; it is allowed all the same."""
         checked = self.host.checked if self.host else ()
         return units not in {*self.right, *self.wrong, *checked}
 
@@ -389,7 +389,7 @@ def avoided_texts(
 
 
 def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety]) -> Iterator[str]:
-    """Which counts of a split nobody has looked at, on a host where others were checked."""
+    """Unchecked counts of a split, on a host where others were checked."""
     for job, share, safety in zip(jobs, split.shares, safeties, strict=True):
         if share == WHOLE or safety.host is None or safety.units_total is None:
             continue

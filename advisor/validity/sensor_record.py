@@ -39,7 +39,7 @@ class PowerChannel:
         prediction_error: Root mean square of predicted less read, over the mean read, where a load
             that the fit did not see was switched on and off; 1 where there was none.
         median_error: Median of the same errors.
-        accepted: Whether spread and error keep what is asked of a record.
+        accepted: Whether spread and error meet the requirements.
     """
 
     name: str

@@ -606,7 +606,7 @@ class JobCurve:
         rate: On the whole GPU, per second, in its unit.
         shares: Measured, percent, ascending.
         speeds: At these shares, relative to the whole GPU.
-        size: None: it fills the card, as no share below the whole GPU keeps enough of its speed.
+        size: None: it fills the GPU, as no smaller share keeps enough of its speed.
         bundled: Its profile came with advisor.
     """
 
@@ -649,8 +649,7 @@ class Gains:
 
 
 QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
-"""Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
-shares."""
+"""Whether a queue gains by sharing: 5 % of its GPU time or energy, less, or no job shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -760,7 +759,7 @@ class SeatedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatedSet:
-    """Jobs that share a card, or one alone; a set of a queue has its card until all have ended.
+    """Jobs that share a GPU, or one alone; a set of a queue has its GPU until all have ended.
 
     Attributes:
         launch: What `advisor launch` is given, `a*3 b --split 100/100/100/50`; the name of a job
@@ -804,7 +803,7 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Which jobs share a card: those that run from now on, or a queue of work to its end.
+    """Which jobs share a GPU: those that run from now on, or a queue of work to its end.
 
     Attributes:
         cards: GPUs in use; separate GPUs would be as many as `seated`.

@@ -107,7 +107,7 @@ MOST_PLACED = 100_000
 """Jobs and GPUs of a placement."""
 
 MOST_CROSSED = 80
-"""Jobs of which all pairs are told: 3,240 of them, which take some ten seconds the first time."""
+"""Most jobs with all pairs in an answer: 3,240 pairs, some ten seconds the first time."""
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
@@ -332,7 +332,7 @@ class RecommendationRequest(_SharingRequest):
         of_two = {"fine": self.fine, "an amount of work": works}
         if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
-                f"{given[0]} says nothing of {count_of(count, 'job')}",
+                f"{given[0]} does not apply to {count_of(count, 'job')}",
                 why="what it asks for is known of two jobs only",
                 fix="leave it out, or name two jobs; for a queue with work: advisor place",
             )
@@ -430,7 +430,7 @@ class LaunchRequest(_SharingRequest):
             where a profile is of another host and each job has a gate.
         limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
-            a row: only tell it, or end the newest job that serves nobody.
+            a row: only warn, or end the newest batch job.
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long is ended, s; None: none is.
         then: Jobs that run together afterwards, one after the other.
@@ -516,7 +516,7 @@ class LaunchRequest(_SharingRequest):
 
 _OF_LAUNCH = "this is settled when a launch begins, for all of its jobs"
 
-# What says nothing of a job that joins, and why.
+# Options that do not apply to a join, and why.
 _NOT_OF_JOIN = {
     **dict.fromkeys(("split", "then"), "those that run keep their shares: give share_percent"),
     "gpu": "the job joins on the GPU of the launch",

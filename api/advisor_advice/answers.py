@@ -89,7 +89,7 @@ def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
     """The request for a decision; settings and job files say what it leaves out.
 
     Raises:
-        InputError: limits that cannot be meant, or that say nothing of so many jobs.
+        InputError: invalid limits, or limits that do not apply to so many jobs.
     """
     asked.check()
     return Request(
@@ -310,13 +310,13 @@ def of_check(profile_set: ProfileSet, checked: CheckedCounts | None) -> Iterator
     """Whether anybody knows which counts are safe on the GPU model of these profiles."""
     if checked is None and not any(p.right_units or p.wrong_units for p in profile_set.profiles):
         yield (
-            "nobody has checked at which numbers of SMs libraries compute right results on "
-            f"{profile_set.a.gpu_model}: advisor check"
+            f"no check of SM counts was run on {profile_set.a.gpu_model}, so libraries may compute "
+            "wrong results at some: advisor check"
         )
 
 
 def _of_input(profile_set: ProfileSet) -> Iterator[str]:
-    """The data card of the bundled points says so of all of them."""
+    """Bundled points have random input (their data card)."""
     if profile_set.other_models:
         yield (
             f"all were profiled on {listed(profile_set.other_models)}, too: --gpu-model, or "
@@ -350,7 +350,7 @@ def _width(known: OtherGpu) -> str:
     widths = f"intervals are wider: {listed(factors)}, "
     if known.left_out:
         return f"{widths}which leaving out the {_left_out(known)} took"
-    return f"{widths}somewhat more than leaving out cards of one GPU model took"
+    return f"{widths}somewhat more than for GPUs of one model that were left out"
 
 
 def _left_out(known: OtherGpu) -> str:

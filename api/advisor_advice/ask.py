@@ -101,7 +101,7 @@ def advise(
         }
         if given := [name for name, value in of_several.items() if value]:
             raise InputError(
-                f"{given[0]} says nothing of 1 job",
+                f"{given[0]} does not apply to 1 job",
                 why="the best partners of one were asked for",
                 fix="name the other job, too",
             )

@@ -308,8 +308,7 @@ def no_profile(
     if len(undisputed(mine)) < len(mine):
         return InputError(
             f"{name} has no profile",
-            why="of windows that it needs there are unlike copies, and nobody can say which are "
-            "true",
+            why="windows that it needs have copies that differ, and the right one is unknown",
             fix="measure it again, or remove what one wrote: advisor data delete --written-by NAME",
         )
     why = why_no_profile(mine) if mine else None
@@ -372,7 +371,7 @@ def _common_model(
     named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED
     more = f" and {rest} more" if rest > 0 else ""
     is_amd = vendor_of(nearest) == "amd"
-    untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
+    untried = "; profiling was not tested on AMD: check its figures" if is_amd else ""
     profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
     raise InputError(
         f"no profile on {nearest}: {', '.join(named)}{more}",
@@ -573,7 +572,7 @@ def _launched_split(seen: Observation) -> Split | None:
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
-    """The split of a window or a launch; None where nothing is predicted: two jobs in turns."""
+    """The split of a window or a launch; None where nothing is predicted: two time-sliced jobs."""
     shares = tuple(shares_percent)
     if mode == "uncapped" or (mode == "mps" and set(shares) == {WHOLE}):
         return without_limits("uncapped", len(shares))
@@ -1074,7 +1073,7 @@ def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
 
 
 def asked_together(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Who is looked for in a store: all of them; of copies fewer as well."""
+    """The jobs to look for in a store: all of them; of copies fewer as well."""
     fewer = range(2, len(names)) if len(set(names)) == 1 else ()
     return [tuple(names[:number]) for number in (len(names), *fewer)]
 

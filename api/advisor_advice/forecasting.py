@@ -149,7 +149,7 @@ def _to_launch(
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
     told = _with_profiles(chosen, profile_set)
-    # With what they must keep: who joins them later is held to it.
+    # With their limits, which later joins must keep.
     parts = (
         replace(
             part,
@@ -201,7 +201,7 @@ def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settin
 def with_forecast(
     pair: LaunchSet, launch: ResolvedLaunch, settings: Settings, *, joins: bool = False
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs at a given split with what to expect of it, or why nobody can say.
+    """Jobs at a given split with its forecast, or why there is none.
 
     Where the last one is to join the others, its share alone was asked for.
 
@@ -476,7 +476,7 @@ def _on_host(
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
     job, (job_hash, values) = part.job, profile.reported or (None, None)
-    # Progress that nobody counted while it was watched says nothing of what is counted now.
+    # A profile without counted progress has no rate to compare with.
     is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
         job = replace(job, memory_mib=math.ceil(profile.memory_used_mib))

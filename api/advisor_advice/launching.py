@@ -1,4 +1,4 @@
-"""What somebody wants launched, as a spec: splits chosen, jobs frozen, the forecast next to it.
+"""Specs of requested launches: splits chosen, jobs frozen, the forecast next to them.
 
 Nothing here loads numpy: a node without it can launch at a split that is given.
 """
@@ -109,7 +109,7 @@ def host_safety(home: Path, gpu_model: str | None, units_total: int | None) -> S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedLaunch:
-    """What was asked for, by whom, and where.
+    """A launch request with its user and its GPU.
 
     Attributes:
         card: The GPU; None: it was not seen.
@@ -238,12 +238,12 @@ def make_join(
     low = [one.job for one, _ in running if one.below_normal]
     if low and len(running) >= ADVISED_JOBS:
         raise NoSplitError(
-            f"nobody joins {status.launch_id} beside {counted(low)} below normal priority",
-            why="two jobs were measured so, and no third beside them",
+            f"no job can join {status.launch_id} beside {counted(low)} below normal priority",
+            why="only two jobs were measured so",
             fix="ask again when one of them has ended",
         )
     if not parts:
-        raise InputError(f"nobody runs in {status.launch_id} any more")
+        raise InputError(f"no job runs in {status.launch_id} any more")
     for part in parts:
         check_one_gpu(part.job.name, part.job.gpus)
     split = split_of((one for one, _ in running), status.sharing)
@@ -391,8 +391,8 @@ def _on_gpus(split: Split, jobs: Sequence[Job]) -> Split:
     if split.sharing == "time-sliced" or split.below_normal:
         raise InputError(
             f"jobs of several GPUs are not launched {split} yet",
-            why="ranks that get turns at different times wait for each other, and no priority "
-            "was measured",
+            why="ranks that are time-sliced at different times wait for each other, and priority "
+            "was not measured",
             fix="give shares under MPS, such as 100/50@0/50@1",
         )
     if split.gpus:

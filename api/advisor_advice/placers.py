@@ -46,7 +46,7 @@ class _Seat:
         part: Of the GPU, all parts together at most 1: what a placer books that divides it.
         memory_mib: That it may fill, all together no more than the card; None: not known.
         bound: Variables that bound its memory, as in its profile.
-        variables: These, and those of MPS where jobs do not take turns.
+        variables: These, and those of MPS unless jobs are time-sliced.
     """
 
     job: str
@@ -88,13 +88,13 @@ def pasted(
     if vendor_of(gpu_model) == "amd" or split.gpus:
         raise InputError(
             f"the jobs cannot be written for {placer}",
-            why="its words are for NVIDIA GPUs, and jobs that hold one",
-            fix="leave --as out: `advisor recommend --how` says how to start them by hand",
+            why="its syntax is for jobs of one NVIDIA GPU",
+            fix="leave --as out: `advisor recommend --how` prints how to start them by hand",
         )
     is_mps = split.sharing != "time-sliced"
     if not is_mps and placer in ("ecs", "mps"):
         raise InputError(
-            "the jobs should take turns, without MPS",
+            "the jobs should be time-sliced, without MPS",
             why=f"{placer} shares by MPS alone",
             fix="give --as device-plugin, dra, hami, kai, ray or slurm",
         )
@@ -227,7 +227,7 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
         "spec": {
             "devices": {
                 "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}],
-                # Pods of one claim take turns where nothing is said, and no feature gate is asked.
+                # Pods of one claim are time-sliced by default, without a feature gate.
                 **({"config": [config]} if is_mps else {}),
             }
         },
@@ -346,8 +346,8 @@ PLACERS: Mapping[
             "HAMi v2.10.0",
             _hami,
             (
-                "gpucores holds kernels back in time and reserves no SMs, and of a card they are "
-                "100 together at most: speeds were predicted for MPS",
+                "gpucores delays kernels and reserves no SMs, and adds up to 100 at most on a GPU: "
+                "speeds were predicted for MPS",
                 "it has no MPS priority",
                 _OTHERS,
             ),
@@ -367,7 +367,7 @@ PLACERS: Mapping[
             (
                 "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
                 "which a pod can lift up to it",
-                "a pod with a claim of its own, by a template, shares with nobody",
+                "a pod with its own claim, by a template, does not share",
             ),
         ),
         "device-plugin": (
@@ -386,7 +386,7 @@ PLACERS: Mapping[
             (
                 "gres/mps has no memory and no priority: the variables are the limit",
                 "srun sets the percentage again from the count: start the command without it",
-                "jobs of two users take turns, as an MPS server serves one",
+                "jobs of two users run one after the other: an MPS server serves one user",
                 _OTHERS,
             ),
         ),
@@ -397,5 +397,5 @@ PLACERS: Mapping[
         ),
     }
 )
-"""By name: version of the schema or page, lines of jobs that share by MPS or take turns, and what
+"""By name: version of the schema or page, lines of jobs that share by MPS or time slicing, and what
 it cannot express."""

@@ -91,7 +91,7 @@ def place_jobs(
     also: Mapping[str, int] | None = None,
     file: Path | None = None,
 ) -> wire.Placement:
-    """Which of the jobs share a card, on GPUs of one model and, of no queue, `also` of others.
+    """Which of the jobs share a GPU, on GPUs of one model and, of no queue, `also` of others.
 
     Profiles of a file go before the stored ones.
 
@@ -165,7 +165,7 @@ def placed(
     if budget_w < least_w:
         raise InputError(
             f"{budget_w:g} W are less than one GPU takes",
-            fix=f"allow {least_w:g} W, the lowest limit of which something is known",
+            fix=f"allow {least_w:g} W, the lowest limit that can be predicted",
         )
     # Fewer cards at a higher limit, or more at a lower one; six numbers of cards are tried.
     cards = range(min(most, int(budget_w // own_w) or 1), min(most, int(budget_w // least_w)) + 1)
@@ -200,9 +200,9 @@ def _planned(
     jobs = sum(job.count for job in asked.jobs)
     if asked.gpu_uuid is not None and asked.gpus != 1:
         raise InputError(
-            f"{asked.gpus or jobs} GPUs are not the one card {asked.gpu_uuid}",
-            why="what a card draws beside others of its model is known of that card alone",
-            fix="leave out the card, or place on one GPU",
+            f"{asked.gpus or jobs} GPUs are not the one GPU {asked.gpu_uuid}",
+            why="the power correction is that of one GPU",
+            fix="leave out its UUID, or place on one GPU",
         )
     filled = [of.found.with_known_idle(of.model.manifest.fill) for of in known]
     profiles = [p for found, _ in filled for p in found.profiles]
@@ -362,9 +362,9 @@ def _at_the_power_limit(plan: Plan) -> Iterator[str]:
         }
         if hot := sum(cards for one, cards in sets.items() if one.power_w > below_w):
             yield (
-                f"{hot} of {sum(sets.values())} cards with three jobs and more are to draw the "
+                f"{hot} of {sum(sets.values())} GPUs with three or more jobs would run at the "
                 f"power limit: half of the jobs of such sets were slower than their minimum when "
-                f"measured; --max-power {below_w:g} keeps such sets out"
+                f"measured; --max-power {below_w:g} avoids such sets"
             )
 
 

@@ -1,4 +1,4 @@
-"""A queue of jobs on the GPUs of one host: who starts and joins where, until all are done."""
+"""A queue of jobs on the GPUs of one host: starts and joins, until all are done."""
 
 import itertools
 import math
@@ -101,7 +101,7 @@ class QueueCard:
             return None
 
     def held_to(self, part: LaunchPart) -> LaunchPart:
-        """The job with what is asked for it: it is watched, and who is let join is held to it."""
+        """The job with its limits, which are watched and hold for jobs that join."""
         if (profile := self.profiles.get(part.job.name)) is None:
             return part
         least, most_ms = self.request.floor(profile), self.request.longest_p99_ms(profile)
@@ -405,7 +405,7 @@ class QueueRun:
             try:
                 folder = find_folder(self._root, launch_id)
                 if (own := self._supervisors.get(launch_id)) and own.poll() is not None:
-                    # It ended before it began: its jobs are lost, and nobody starts them later.
+                    # It ended before it began: its jobs are lost, and are not started later.
                     close_unclaimed(folder)
                 launch = see(folder)
             except InputError:
@@ -612,7 +612,7 @@ class QueueRun:
             wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
-        # Noted first: a launch that nobody knows of would be started again.
+        # Noted first: an unknown launch would be started again.
         self._keep(replace(self._record, launches=(*self._record.launches, spec.launch_id)))
         self._spawn(create_folder(self._root, spec))
 

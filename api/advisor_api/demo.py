@@ -149,7 +149,7 @@ def demo_settings(settings: Settings) -> Generator[Settings]:
     """
     folder = Path(tempfile.gettempdir())
     for left in folder.glob("advisor-demo-*"):
-        # One that somebody starts now has no lock yet; that of a killed one is free.
+        # One that starts now has no lock yet; that of a killed one is free.
         with suppress(AdvisorError, OSError):
             if belongs_to_us(left) and time.time() - left.stat().st_mtime > 60:
                 with serving_home(left):

@@ -419,7 +419,7 @@ PLACEMENTS_WAITING = 8
 class Engine(Collector):
     """What answers requests, for one event loop; counts those that it could answer from memory.
 
-    What is asked raises a StoreError where the store cannot be read; what the model answers a
+    Questions raise a StoreError where the store cannot be read; answers of the model a
     ModelError where there is none, or it is damaged, an InputError for a job without a profile or a
     request that does not fit the jobs, and a NoSplitError where nothing keeps every limit.
     """
@@ -442,9 +442,9 @@ class Engine(Collector):
         }
 
     async def warm_up(self) -> None:
-        """Read what every answer needs, and answer once: the first who asks waits no longer.
+        """Read what every answer needs, and answer once, so that the first caller waits no longer.
 
-        What fails here is told by readiness, and to those who ask.
+        Readiness and answers report its failures.
         """
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
@@ -494,7 +494,7 @@ class Engine(Collector):
         )
 
     async def place(self, asked: PlacementRequest) -> bytes:
-        """Who shares with whom, as JSON: `advisor.wire.answers`.
+        """Which jobs share a GPU, as JSON: `advisor.wire.answers`.
 
         Worked out beside everything else, in a process of its own.
 

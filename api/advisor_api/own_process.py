@@ -34,7 +34,7 @@ ASKING = ContextVar[tuple[_Place, _Place, Callable[[float], None]]](
     "ASKING", default=(nullcontext(), nullcontext(), lambda _: None)
 )
 """Of the request that is answered: its caller's places for what reads and for what is worked out,
-and what counts the ms that it took. Nobody pays for what the service asks itself."""
+and the counter of its ms. The service's own questions are free."""
 
 # The store's answer may be long in coming.
 _READING = ThreadPoolExecutor(4, "reading")
@@ -100,7 +100,7 @@ class OwnProcesses:
     # Kept and given back by the thread that works: a caller who no longer waits changes nothing.
     def _work(self, what: Callable[..., bytes], args: tuple[Any, ...]) -> bytes:
         process = self._taken()
-        # Whatever it was in the middle of, it answers nobody else.
+        # Whatever it was in the middle of, it answers no other request.
         with undone_by(lambda: self._drop(process)):
             value, has_grown = process.ask(what, args)
         if has_grown:
@@ -132,7 +132,7 @@ class OwnProcesses:
 
 
 def service_ends() -> ProcessEndedError:
-    """What is told to who waits at the end."""
+    """The error for waiting callers at the end."""
     return ProcessEndedError("the service ends", fix="ask again when it has started")
 
 
@@ -157,8 +157,8 @@ class _OwnProcess:
         with ProcessEndedError.instead_of(
             (EOFError, OSError),
             "the process that worked this out was ended",
-            why="somebody killed it, or memory ran out",
-            fix="ask again, another one starts; where it ends again, ask for less at once",
+            why="it was killed, or memory ran out",
+            fix="ask again, another one starts; if that ends too, ask for less at once",
         ):
             self._go_on()
             self._pipe.send((what, args))
@@ -167,7 +167,7 @@ class _OwnProcess:
             return self._pipe.recv()
 
     def _go_on(self) -> None:
-        """Let it go on, should somebody have stopped it: nobody else would."""
+        """Continue it, in case it was stopped."""
         self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:

@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
         threading.Thread(target=_leave, args=[within_s], daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell systemd, then answer what is asked already."""
+        """Tell systemd, then answer waiting requests."""
         self._systemd.stopping()
         await super().shutdown(sockets)
 

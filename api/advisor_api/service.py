@@ -91,7 +91,7 @@ class _Look:
         if task is None or (task.done() and time.monotonic() - self._began > _REMEMBERED_S):
             task = self._task = asyncio.create_task(self._run())
             self._began = time.monotonic()
-        # A look goes on where nobody waits any longer: the next one who asks finds its end.
+        # A look goes on without a caller: the next one finds its result.
         done, _ = await asyncio.wait({task}, timeout=_PATIENCE_S)
         return task.result() if done else "too-slow"
 
@@ -164,7 +164,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
 def _checking_pages(settings: Settings) -> Generator[None]:
     """Look at all pages of the database meanwhile; the log says what is damaged.
 
-    Nobody waits for it: of a large database it takes seconds, and most of it may well be good.
+    It runs beside the start: of a large database it takes seconds, and most of it may well be good.
     """
     thread = threading.Thread(target=_check_pages, args=(settings,), daemon=True, name="pages")
     thread.start()
@@ -199,7 +199,7 @@ class RequestAudit:
     client: str
 
     def signed(self, records: Iterable[P]) -> list[P]:
-        """The records as this caller's, whoever they say wrote them."""
+        """The records signed by this caller, whatever writer they name."""
         return [replace(record, written_by=self.caller.name) for record in records]
 
     @property

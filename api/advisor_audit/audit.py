@@ -4,8 +4,8 @@ Series become segments on disk, page by page, so that an audit that ended early 
 of a group of GPUs is a file: a line for each segment, and a last line with what is kept of the GPUs
 until the next page. A file is there whole or not at all.
 
-What runs on the GPUs of this host now, and who could share a card, is an audit of a minute: what is
-said of other shares and of sets is estimated from what a GPU read over the last minute.
+An audit of a minute shows the jobs on this host's GPUs now, and the sets that could share one:
+other shares and sets are estimated from the readings of the last minute.
 
 Four words are kept apart everywhere: `measured` is what the series show, `predicted` what follows
 from the full profile of a job, `estimated` what follows from one window of it on the whole GPU, and
@@ -18,7 +18,7 @@ the head had not seen were (`advisor_models.one_window`), and what was seen is p
 median of the worlds is what an audit says, as a packer that knew more would find more, and a world
 may be far off. And what sets do otherwise than the law says: by the same wherever a set runs, and
 half of the variance is taken to be common to all sets of a class (assumed), since all of them are
-said by the same few constants. A job that falls below its minimum speed gets a card of its own, as
+said by the same few constants. A job that falls below its minimum speed keeps a GPU of its own, as
 a launch would see to.
 """
 
@@ -111,7 +111,7 @@ class SavedInWorlds:
 
     Attributes:
         freed_h: Hours of cards, less those that what lags behind takes.
-        kwh: Freed cards off.
+        kwh: Freed GPUs off.
         cards: That are enough in the fullest slot.
     """
 
@@ -179,7 +179,7 @@ def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floa
 def _outcomes(sets: Iterable[SetKey], packers: _Packers, world: int) -> dict[SetKey, Floats]:
     """Cards that each set frees, watts that it saves for the same work, and its lowest speed.
 
-    Freed cards are off. Shape (3, 1 + draws) each, by the law first.
+    Freed GPUs are off. Shape (3, 1 + draws) each, by the law first.
     """
     random = np.random.default_rng(world)
     common = {name: random.standard_normal(_DRAWS) for name in ENERGY_ERRORS}
@@ -301,7 +301,7 @@ class _Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBy:
-    """What a label was taken for, to say who held a GPU.
+    """The meaning given to a label that names the job of a GPU.
 
     Attributes:
         label: None: no label said so.
@@ -320,9 +320,9 @@ class _Shared:
 
     Attributes:
         cards: That would have been enough.
-        gpu_hours: The low end lets hours that were not read share a card with six others.
-        kwh: With freed cards off; None: no power was read.
-        kwh_idle: With freed cards idle; as `kwh`.
+        gpu_hours: The low end lets hours that were not read share a GPU with six others.
+        kwh: With freed GPUs off; None: no power was read.
+        kwh_idle: With freed GPUs idle; as `kwh`.
         apart_hours: GPU hours of jobs that stay as they are, by why.
     """
 
@@ -347,7 +347,7 @@ class SharingSet:
         memory_mib: That each needs at most.
         card_mib: Memory of the card; None: unknown.
         freed_hours: GPU hours, less those in which what lags behind is done.
-        saved_kwh: For the same work, freed cards off.
+        saved_kwh: For the same work, freed GPUs off.
         saved_cost: None: nothing has a price.
         slowest: Speed of the job that loses most.
         tails: Times its p99 alone of each that looks like a server; None: of others.
@@ -377,7 +377,7 @@ class SeenJob:
     Attributes:
         basis: What its speeds beside others are from.
         activity_percent: Of the SMs, else of the GPU, at work; measured. None: not read.
-        fills: Whether the job fills the card; None: unknown.
+        fills: Whether the job fills the GPU; None: unknown.
         is_server: Whether it looks like one.
         several_gpus: Whether it held several at once: it is left as it is.
         shared_hours: Of its GPU hours those in which it could share.
@@ -407,7 +407,7 @@ class HostSet:
     """Jobs that could move to one card; its ranges are of 90 %.
 
     Attributes:
-        saved_w: For the same work, freed cards off.
+        saved_w: For the same work, freed GPUs off.
         command: Launches them so; jobs of a cluster are asked for by their names there.
     """
 
@@ -436,7 +436,7 @@ class _Hours:
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     channels: set[str] = field(default_factory=set[str])
     without_sm_s: float = 0.0
-    # By GPU model, and whether somebody held it.
+    # By GPU model, and whether a job held it.
     dark_s: dict[tuple[str, bool], float] = field(default_factory=lambda: defaultdict(float))
     labels_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     named: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -534,7 +534,7 @@ class _AuditTotals:
         """The same work in sets."""
         hours, saved, prices = self.walk.hours, self.saved, self.prices
         unread_h = self.walk.apart.get("too little read", 0.0)
-        # Hours that were not read stay as they are, or share a card with up to six others.
+        # Hours that were not read stay as they are, or share a GPU with up to six others.
         drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
         drawn[0, 0] = 0.0
         joined = drawn[0] * (1 - 1 / MOST_ON_CARD)
@@ -564,7 +564,7 @@ class _AuditTotals:
         )
 
     def _idle_kw(self, hours: Mapping[SetKey, float]) -> float:
-        """Of a freed card, by the GPU models of the sets."""
+        """Of a freed GPU, by the GPU models of the sets."""
         total = sum(hours.values())
         watts = sum(h * self.walk.survey.idle_power_w(key.model) for key, h in hours.items())
         return watts / total / 1000 if total else 0.0
@@ -698,7 +698,7 @@ def _host_set(
     """Jobs as one set, with what it saves, and the command for it: else that of a launch here."""
     split = "/".join(f"{share:g}" for share in one.shares)
     names = [job.known_as.partition(" (")[0] for job in jobs]
-    # Labels are chosen by whoever may start a pod.
+    # Any user who may start a pod chooses labels.
     launch = ["advisor", "launch", *names, "--split"]
     return HostSet(
         jobs=tuple(job.name for job in jobs),
@@ -742,7 +742,7 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     """What the series do not show."""
     if not totals.reads_power:
         yield (
-            "no power was read, so nothing can be said of energy, nor of who could share: "
+            "no power was read, so neither energy nor sets that could share can be estimated: "
             "collect DCGM_FI_DEV_POWER_USAGE"
         )
     elif hours := totals.hours.without_sm_s / HOUR_S:
@@ -766,8 +766,8 @@ def _not_seen(totals: _AuditTotals) -> Iterator[str]:
     )
     if totals.walk.survey.groups == {""}:
         yield (
-            "no series says whose a job is, so all are taken to be of one owner; where "
-            "--within names a label that tells owners apart, strangers do not share"
+            "no series names the owner of a job, so all are taken to be of one owner; with a label "
+            "of owners in --within, jobs of different owners do not share"
         )
     if strangers := sorted(totals.hours.models - set(MEASURED_ON)):
         yield (
@@ -793,7 +793,7 @@ class Audit:
     """All of it.
 
     Attributes:
-        held_by: Labels that said who held a GPU, those with the most hours first.
+        held_by: Labels that named the job of a GPU, those with the most hours first.
         changes: The sets worth most that can all be made: no two have a job in common.
         left_out: Jobs that are not listed, since there are many.
         first_pairs: To begin with, the best first.
@@ -939,10 +939,10 @@ def _kept(path: Path) -> dict[str, Watched]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked for.
+    """The options of an audit.
 
     Attributes:
-        within: Label of who may share with whom, or `all`.
+        within: Label of the jobs that may share, or `all`.
         known: Profiles that the store has, by GPU model and job.
     """
 
@@ -972,13 +972,13 @@ def audit(
     Args:
         source: Of the series.
         folder: Where pages are kept until the audit is done.
-        wanted: What is asked for.
+        wanted: The options.
         on_progress: Told how far it is.
         keep: A file that gets every series that is read.
 
     Raises:
         SourceError: the source is gone, or answers nonsense.
-        InputError: limits or prices that cannot be meant, or nobody held a GPU.
+        InputError: limits or prices that cannot be meant, or no job was on a GPU.
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = Pages.read(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
@@ -1065,15 +1065,15 @@ def _answer(
         kept=kept,
         not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
         to_prove=(
-            "nothing here has run together: speeds, watts and tails of sets are for a launch to "
-            "prove (advisor launch says which jobs do not do what was expected)",
-            "of many sets those are taken that look best, so expect less than the value, within "
-            "the range",
+            "no set has run: only a launch proves speeds, watts and tails of sets (advisor launch "
+            "names jobs that miss their forecast)",
+            "the sets are the best of many estimates, so expect less than the value, within the "
+            "range",
             f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
-            "overlapped; a job that runs does not move, so a scheduler that places each once "
-            "frees fewer cards",
-            "jobs that run longer beside others overlap with more of those that come later; the "
-            "work that lags behind is counted, on cards of its own, and not when it is done",
+            "overlapped; running jobs do not move, so a scheduler that places each job once frees "
+            "fewer GPUs",
+            "jobs that run longer when they share overlap with more later jobs; the delayed work "
+            "is counted on separate GPUs, but not its time",
         ),
     )
 
@@ -1142,7 +1142,7 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostJob:
-    """Who holds a GPU.
+    """The job of a GPU.
 
     Attributes:
         job: Its name here, in sets, too.
@@ -1150,7 +1150,7 @@ class HostJob:
         user: None: the host does not say.
         power_w: Of the whole card, as `sm_active_percent` and `memory_mib`.
         half_speed: Speed at half of the card for each 1 on all of it, estimated, with the ends of
-            90 %; None: too little was read, several share the card, or it is on several.
+            90 %; None: too little was read, several share the GPU, or it is on several.
         fills: Whether it keeps the SMs active half of the time; None: not read, or
             several are there.
         rate: Progress per second, of `rate_unit`, since it has been alone; None: not counted.
@@ -1174,7 +1174,7 @@ class HostJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSeen:
-    """All GPUs of this host; `basis` says how half a card and sets are known.
+    """All GPUs of this host; `basis` is the source of figures at half a GPU and of sets.
 
     Attributes:
         impossible: Readings so far that no card can show; they are left out.
@@ -1273,7 +1273,7 @@ class HostWatch:
         return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
 
     def _follow(self, there: Sequence[tuple[GpuLook, Segment]]) -> None:
-        """Take note of who has a GPU to itself, and forget processes that have ended."""
+        """Take note of jobs with a GPU to themselves, and forget ended processes."""
         at_s, cards = time.monotonic(), [self._cards[seen.gpu.uuid] for seen, _ in there]
         held = [pid for card in cards for pid in card.pids]
         self._jobs = {pid: job for pid, job in self._jobs.items() if pid in held}

@@ -1,9 +1,9 @@
-"""Who holds a GPU: which labels say so, and what they are taken for.
+"""The job of a GPU: the labels that name it, and their meaning.
 
-Exporters, and what scrapes them, name who holds a GPU in labels of their own. `FAMILIES` are those
-that are known, the finest first: a batch job goes before the pod of the worker that it runs in, and
-the pod of a job before that of the exporter which tells of it. Pods of the latter two kinds carry
-the labels of others: where they are named alone nobody holds the GPU.
+Exporters, and their scrapers, name the job of a GPU in labels of their own. `FAMILIES` are the
+known ones, the finest first: a batch job goes before the pod of the worker that it runs in, and
+the pod of a job before that of its exporter. Pods of the latter two kinds carry the labels of
+others: if they are named alone, no job is on the GPU.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAMESPACE = "namespace"
 
 
 class Owner(NamedTuple):
-    """Who holds a GPU.
+    """The job of a GPU.
 
     Attributes:
         group: Namespace or user; only jobs of one group share.
@@ -36,7 +36,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Labels that say together who holds a GPU.
+    """Labels that together name the job of a GPU.
 
     Attributes:
         job: Label that names the job.
@@ -68,7 +68,7 @@ FAMILIES = (
 
 
 def families_of(job_label: str | None) -> Sequence[Family]:
-    """All of them, that of a label which somebody names before the others."""
+    """All families, that of `job_label` before the others."""
     made = Family(job_label or "", "job", _TARGET.group)
     chosen = next((one for one in FAMILIES if one.job == job_label), made)
     return (chosen, *(one for one in FAMILIES if one != chosen)) if job_label else FAMILIES

@@ -1,4 +1,4 @@
-"""Who could have shared a card: sets of kinds, grown job by job by the law of sets.
+"""Sets that could have shared a GPU: sets of kinds, grown job by job by the law of sets.
 
 A cluster is packed hundreds of times, slot by slot, in groups that may share. So what each further
 kind would gain a set is asked once of `advisor.placement` (the law as arrays, with every limit) and
@@ -200,7 +200,7 @@ class Survey:
             idle[1] += one.seen_s
 
     def idle_power_w(self, model: str) -> float:
-        """Of a free card."""
+        """Of a free GPU."""
         watts, seconds = self.idle_w.get(model, (0.0, 0.0))
         return watts / seconds if seconds > 0 else IDLE_W
 
@@ -361,7 +361,7 @@ class PackedSet:
         shares: Request in percent.
         longer: How much longer the tail of each could be, for each 1 alone, as expected.
         lags: 1 for a job whose work is done later, 0 for a server: what it misses is lost.
-        lag_w: Watts at which what the jobs lag behind is done later, on cards of their own.
+        lag_w: Watts of the work that the jobs lag behind, done later on separate GPUs.
         lag_cards: Cards that this takes, 1 for as long as the set runs.
     """
 
@@ -379,7 +379,7 @@ class PackedSet:
 
     @property
     def saved_w(self) -> float:
-        """For the same work, freed cards off."""
+        """For the same work, freed GPUs off."""
         return self.alone_w - self.power_w - self.lag_w
 
 
@@ -451,7 +451,7 @@ class Packer:
         return found
 
     def _best(self, members: _Members, left: Mapping[int, int]) -> tuple[_Members, int]:
-        """A set with whoever gains it most, as long as anybody does."""
+        """A set grown by the job that gains most, as long as one gains."""
         level = 0
         while len(members) < MOST_JOBS:
             used = Counter(members)
@@ -540,13 +540,13 @@ class Packer:
 _MOST_KEPT = 20_000
 
 SLOT_S = 900.0
-"""Whoever is there in the middle of a slot is taken to be there for all of it."""
+"""Jobs in the middle of a slot count for all of it."""
 
 # Sets by the names of their jobs that are counted; the rarest are forgotten beyond twice this.
 _MOST_TEAMS = 20_000
 
 ALL = "all"
-"""Everybody may share with everybody."""
+"""All jobs may share with each other."""
 
 
 class SetKey(NamedTuple):
@@ -585,7 +585,7 @@ class SlotCards:
 
 
 HELD = ("busy", "paused", "shared", "mig")
-"""States of a GPU that somebody holds."""
+"""States of a GPU with a job."""
 
 _APART = {"shared": "shared already", "mig": "in MIG or partitions"}
 
@@ -680,7 +680,7 @@ class Walk:
         assert one.owner is not None
         if self.within == ALL or self.survey.groups == {""}:
             return ""
-        # Of whom nobody knows whose it is, it shares with none but its own kind.
+        # A job without a group shares only with copies of itself.
         return one.owner.group or f"\0{Workload.of(one.owner).name}"
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:

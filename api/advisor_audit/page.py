@@ -46,17 +46,18 @@ def _parts(audit: Audit) -> Iterator[str]:
     )
     tails = [job for job in audit.jobs if job.tail]
     sections = {
-        "The changes worth most": audit.changes and _changes(audit),
+        "The changes that save most": audit.changes and _changes(audit),
         "The first week": audit.changes and _list(_first_week(audit), "ol"),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
         "Measured, against what you may have": _measured(),
-        "Who held the GPUs": _held_by(audit.held_by),
-        "Who with whom": _sets(audit.sets[:_SETS]),
-        "Jobs that do not fill a card": small and _jobs(small[:_JOBS], "Most hours first."),
-        "Jobs that may fill a card": unknown
-        and _jobs(unknown[:_JOBS], "Of these no SM activity was read."),
-        "Jobs that fill a card": full and _jobs(full[:_JOBS], "At work half of the time or more."),
+        "Labels of the jobs": _held_by(audit.held_by),
+        "Sets that share": _sets(audit.sets[:_SETS]),
+        "Jobs that do not fill a GPU": small and _jobs(small[:_JOBS], "Most hours first."),
+        "Jobs that may fill a GPU": unknown
+        and _jobs(unknown[:_JOBS], "Their SM activity was not read."),
+        "Jobs that fill a GPU": full
+        and _jobs(full[:_JOBS], "SMs active half of the time or more."),
         "Tails at risk": tails and _tails(tails[:_SETS]),
         "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
     }
@@ -67,7 +68,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
         f"gone {span.waits} times. "
     )
-    who = "everybody" if span.within == "all" else f"jobs of one {span.within}"
+    who = "all jobs" if span.within == "all" else f"jobs of one {span.within}"
     yield (
         f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
         f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
@@ -86,7 +87,7 @@ def _first(audit: Audit) -> Iterator[str]:
     yield f"<h1>{_text(headline(audit))}</h1>"
     yield (
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
-        f"sharing are {word}, for the same work, with ranges of 90 %. Nothing of it was tried.</p>"
+        f"sharing are {word}, for the same work, with 90 % ranges. No sharing was tried.</p>"
     )
     tiles: Sequence[tuple[str, float | None, Interval | None]] = (
         (
@@ -157,7 +158,7 @@ def headline(audit: Audit) -> str:
 
 
 def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Who would share, what that saves a month, and what may go wrong."""
+    """Which jobs would share, the savings a month, and the risks."""
     limited = counted(map(_limited, one.jobs, one.limits_percent))
     worth = ((one.saved_cost, "in money"), (one.freed_hours, "GPU hours"), (one.saved_kwh, "kWh"))
     saves = (f"{_between(of, months)} {unit}" for of, unit in worth if of)
@@ -194,11 +195,11 @@ def _first_week(audit: Audit) -> Iterator[str]:
         "whether they are still right."
     )
     yield (
-        f"Day 2, share one GPU: {audit.first_pairs[0].command}. Of short runs and no servers, this "
-        "is the pair that is surest to save."
+        f"Day 2, share one GPU: {audit.first_pairs[0].command}. Among pairs of short runs without "
+        "servers, this is the surest to save."
         if audit.first_pairs
         else "Day 2, share one GPU, for tests: no pair without servers is sure to save, so begin "
-        "with copies of the first change that nobody waits for."
+        "with copies of the first change that are not urgent."
     )
     tails = [
         f"p99 of {name} over {tail.high:.1f} times that alone"
@@ -226,7 +227,7 @@ def _hours(hours: float) -> str:
 
 
 def _text(of: str) -> str:
-    """As HTML; what would steer the terminal of who looks at the file is shown instead."""
+    """As HTML; control characters for a terminal are shown as text."""
     return escape(printable(of)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
@@ -290,8 +291,8 @@ def _measured() -> str:
 
 def _sets(sets: Sequence[SharingSet]) -> str:
     return _table(
-        "Sets that could have shared a GPU, those worth most first. Speeds are of that alone; a "
-        "job behind whose name @50 stands would have an MPS share of 50 %.",
+        "Sets that could have shared a GPU, the best first. Speeds are relative to alone; @50 "
+        "behind a job is an MPS share of 50 %.",
         (
             "jobs, each with its speed",
             "whose",

@@ -1,8 +1,8 @@
 """When jobs began, paused, changed their load and ended: a detector that reads GPU by GPU.
 
 It sees a page of one GPU at a time and keeps a few numbers of it in between, so that its memory
-does not grow with the time that is read. Nothing is made up: a time in which nothing was seen
-belongs to nobody, unless it is shorter than `_PATIENCE_S` and the same job is there on both sides.
+does not grow with the time that is read. A gap in the metrics is not attributed to any job, unless
+it is shorter than `_PATIENCE_S` and the same job is on both sides.
 """
 
 import math
@@ -49,8 +49,8 @@ class Segment(NamedTuple):
     """A stretch of a page in which a GPU did one thing.
 
     Attributes:
-        owner: None: nobody, or several.
-        label: That names who held it, of several the first; empty: no label does.
+        owner: None: no job, or several.
+        label: That names the job, of several the first; empty: no label does.
         phase: Number of the phase of the job, 0 for the first.
         seen_s: How much of it has readings.
         means: Of each channel that was read.
@@ -319,7 +319,7 @@ def _runs(codes: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
 _PATIENCE_S = 300.0
 
 HELD_MIB = 200.0
-"""Somebody holds a GPU of which more memory is in use, where no label says so."""
+"""Memory in use above which a GPU without labels has a job."""
 
 # Activity of a job that waits.
 _QUIET_PERCENT = 1.0
@@ -353,7 +353,7 @@ class Watched:
     """What is kept of a GPU from page to page.
 
     Attributes:
-        owner: Who held it last.
+        owner: The last owner.
         seen_s: When that was.
         quiet_s: How long it has been quiet, at the end of the last page.
         blocks: Those of the phase.
@@ -388,7 +388,7 @@ def segments(page: _GpuPage, watched: Watched) -> Iterator[Segment]:
 
 
 def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
-    """Who held it, where an exporter names one of several pods, now this one and now that.
+    """The owners, where an exporter names one of several pods, now this one and now that.
 
     A pod that comes back within minutes after another one was there has never left: around each
     return the GPU is shared, for as long as a return is waited for.
@@ -411,7 +411,7 @@ def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
 
 
 def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Codes:
-    """Who held it at each step; jobs that no label names are told by memory and activity."""
+    """The owner at each step; jobs without a label are found by memory and activity."""
     patience = _PATIENCE_S / page.step_s
     seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
     used = page.first_of((USED,))
@@ -423,7 +423,7 @@ def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Code
         before = _before(page, held[:first], owners, watched)
         short = last - first <= patience
         if before >= 0 and (short or owners[before].name.startswith(page.gpu)):
-            held[first:last] = before  # the label is late, or nobody ever had one
+            held[first:last] = before  # the label is late, or there never was one
         elif not short or not page.owners:
             watched.plain += 1
             owners.append(Owner("", f"{page.gpu} #{watched.plain}"))
@@ -432,7 +432,7 @@ def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Code
 
 
 def _before(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> int:
-    """Who held it until now, as one of this page; nobody where it was not seen for too long."""
+    """The owner until now, by its index on this page; `NOBODY` after too long a gap."""
     begin_s, seen = page.at(len(held)), np.flatnonzero(held != _UNSEEN)
     if len(seen):
         last = int(seen[-1])

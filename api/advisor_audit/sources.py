@@ -606,7 +606,7 @@ _NONSENSE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def _cause(error: BaseException) -> str:
-    """Why nobody answered: what requests says begins with the whole query."""
+    """Why there was no answer; the text of requests begins with the whole query."""
     while error.__context__:
         error = error.__context__
     return getattr(error, "strerror", None) or str(error)
@@ -759,7 +759,7 @@ class Prometheus:
         try:
             series = [_series(one) for one in found["result"]]
         except _NONSENSE as error:
-            raise self._wrong("what it calls series is none") from error
+            raise self._wrong("its answer is not a series") from error
         yield from series
 
     def _values(self, path: str, where: Mapping[str, str]) -> list[str]:
@@ -846,7 +846,7 @@ class Prometheus:
 
     def _wrong(self, said: str) -> SourceError:
         return SourceError(
-            f"{self.url} does not answer what is asked",
+            f"{self.url} does not answer the query",
             why=said,
             fix=_ADDRESS,
         )
@@ -902,9 +902,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
     tls = config.get("tls_config", {})
     if tls.get("insecure_skip_verify"):
         raise InputError(
-            "insecure_skip_verify is not done here",
-            why="whoever answers would get the token",
-            fix="name who signed the server's certificate: ca_file",
+            "insecure_skip_verify is not supported",
+            why="any host that answers would get the token",
+            fix="give the CA of the server's certificate: ca_file",
         )
     if ca := tls.get("ca_file"):
         session.verify = str(base / ca)

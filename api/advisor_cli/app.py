@@ -116,7 +116,7 @@ class _Group(LazyGroup):
 
 
 def _meant(said: str, words: Sequence[str]) -> InputError | None:
-    """What was perhaps meant by options that are none; None: nobody knows."""
+    """The likely meaning of unknown options; None: there is none."""
     what = said.rstrip(".")
     scripts = [word for word in words if word.endswith(".py")]
     if words[:1] == ["profile"] and ("--name" in words or scripts) and "--" not in words:

@@ -133,7 +133,7 @@ def audit(
     )
     families = families_of(job_label)
     read = _state_of(series) if series else None
-    # Where pages of what is asked for are kept until the audit is done.
+    # The pages read are kept here until the audit is done.
     asked = repr([prometheus, dcgm, nvml, read, days, step, within, job_label])
     folder = open_home(settings.home, "audits", hashlib.sha256(asked.encode()).hexdigest()[:16])
     try:

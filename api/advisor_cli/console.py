@@ -200,7 +200,7 @@ def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) ->
 
 
 def job_names(incomplete: str) -> list[str]:
-    """Jobs that a shell completes a name to: by their files, since nobody waits for more."""
+    """Jobs that a shell completes a name to: by their files, which is fast."""
     folders = job_folders(read_settings().jobs_dir)
     files = (file for folder in folders for file in folder.glob("*.yaml"))
     return sorted({file.stem for file in files if file.stem.startswith(incomplete)})

@@ -54,7 +54,7 @@ def jobs(
 
 
 def _measured(settings: Settings) -> Sequence[ProfileRow]:
-    """What is in the store; who only reads makes none."""
+    """Contents of the store; a read makes none."""
     if not is_begun(settings.database_url, settings.home):
         return ()
     with open_store(settings.database_url, settings.home) as store:

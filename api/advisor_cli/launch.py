@@ -218,7 +218,7 @@ def _of_jobs(together: Sequence[tuple[str, ...]], limits: LimitOptions) -> Launc
 
 
 def user_name() -> str:
-    """Who asks, as launches keep it."""
+    """The user, as launches keep it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

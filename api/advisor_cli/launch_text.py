@@ -161,7 +161,7 @@ _WIDTH = 80
 _COLUMNS = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
 _OVER = tuple("mean" if name == "now" else name for name in _COLUMNS)
 
-# Columns that a narrow screen does without: of a number that is cut off nobody sees that it is.
+# Columns that a narrow screen leaves out: a number that is cut off looks like another number.
 _SPARE = ("units", "memory")
 
 
@@ -228,16 +228,16 @@ def _memory(job: JobStatus) -> str:
 
 
 def _predicted_saved(status: LaunchStatus) -> float | None:
-    """Of those that began together, as long as nobody has joined."""
+    """Of the jobs that began together, until another joins."""
     if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
         return None
     return forecast.energy_saved and forecast.energy_saved.value
 
 
 def _moves(status: LaunchStatus) -> Iterator[str]:
-    """Who came and who left while others ran, in the order of time; UTC."""
+    """Joins and ends while other jobs ran, in the order of time; UTC."""
     came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
-    # Who was stopped with the launch has not left the others; who was ended for one has a reason.
+    # A job stopped with the launch has not left the others; one ended for another has a reason.
     left = [
         (job.ended_at, f"{job.job} left: {job.outcome}")
         for job in status.jobs
@@ -322,7 +322,7 @@ def _job(job: JobStatus) -> str:
 
 
 def speed_text(speed: float) -> str:
-    """A relative speed; nobody is faster than alone on one host, so more is of another one."""
+    """A relative speed; on one host no job is faster than alone: a higher one is another host's."""
     return f"{100 * speed:.0f} %" if speed <= FASTEST else f"{speed:.2f}x its profile"
 
 
@@ -386,7 +386,7 @@ def _seats(seen: Observation) -> list[tuple[str, float]]:
 
 
 def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
-    """Energy of the whole launch, and how long nobody looked."""
+    """Energy of the whole launch, and how long it was not watched."""
     if status.whole_energy_j is not None:
         starts = energy_text(status.starts_energy_j or 0.0)
         whole = energy_text(status.whole_energy_j)

@@ -170,7 +170,7 @@ class _Fleet(LimitOptions):
     time_limit: Annotated[float, typer.Option(help="Solver time limit, in seconds", min=0.0)] = 10.0
 
     def request(self) -> PlacementRequest:
-        """What is asked for.
+        """The request of these options.
 
         Raises:
             InputError: a line, a work, a speed or a time that cannot be meant.

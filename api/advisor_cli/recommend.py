@@ -122,7 +122,7 @@ def recommend(
     found = advise(*jobs, every=every, **asdict(asked))
     if isinstance(found, Partners):
         if placer is not None:
-            raise InputError("--as says nothing of 1 job", fix="name the other job, too")
+            raise InputError("--as does not apply to 1 job", fix="name the other job, too")
         say(as_json_text(found)) if as_json else _show_partners(found)
         return
     given, told = found

@@ -1,4 +1,4 @@
-"""`advisor tokens`: who may do what with the service."""
+"""`advisor tokens`: rights of users and programs at the service."""
 
 import dataclasses
 import os

@@ -49,7 +49,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.launch_text import speed_text
 
-# Who has named no service does not wait for one that hangs.
+# Without a named service there is no wait for one that hangs.
 _SERVICE = "http://127.0.0.1:8765"
 
 _Look = Callable[[], Overview]

@@ -1,8 +1,7 @@
 """What `advisor serve` says of jobs of a scheduler: many at once, in a bounded time.
 
-Who shares with whom is found all at once, by a matching over the offers (HiGHS). One job after the
-other, the best partner for each, leaves some without one whom another choice would have left
-somebody.
+All partners are found at once, by a matching over the offers (HiGHS). Choosing the best partner for
+one job after the other leaves some jobs alone that another choice would pair.
 """
 
 import time
@@ -48,7 +47,7 @@ _KEPT_S = 60.0
 _AT_ONCE = 50
 
 MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
-"""New questions that are asked at a time: who has many must not hold up others."""
+"""New questions that are asked at a time: one caller must not hold up others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ class Advice:
         return {question: answer for question, answer in found if answer is not None}
 
     def sets(self, jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
-        """Which of these jobs should run together, three or more; none where nobody can say."""
+        """Which of these jobs should run together, three or more; none if unknown."""
         # By name, since a plan knows no more: each must keep what the strictest of them asks for.
         by_name = grouped(sorted(jobs, key=lambda job: job.job), lambda job: job.job)
         asked = PlacementRequest(
@@ -272,7 +271,7 @@ _LEAST_SPEED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Kinds of jobs that may share a GPU, or one and a card, if the service says so.
+    """Kinds of jobs that may share a GPU, or one and a card, if the service advises it.
 
     Attributes:
         kinds: Their numbers; one twice where two of it may.

@@ -149,7 +149,7 @@ def granted_units(
 
 UNSEEN_S = 15.0
 """A job that has made progress for so long without being seen on its GPU computes somewhere else,
-or where nobody can see its limit."""
+or where its limit cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
 
 
 ASK_AGAIN_S = 60.0
-"""A profile that was not to be had, or was, is asked for again after this time: it may change."""
+"""A profile, or its absence, is asked for again after this time: it may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +354,7 @@ LOG = logging.getLogger("advisor.node")
 
 
 class _Daemon(Protocol):
-    """The MPS daemon of the GPU, whoever owns it."""
+    """The MPS daemon of the GPU, of any user."""
 
     @property
     def gpu(self) -> Gpu:
@@ -362,7 +362,7 @@ class _Daemon(Protocol):
         ...
 
     def sight(self, *, used: bool) -> Sight | None:
-        """Who uses the GPU; None: nobody says.
+        """The processes on the GPU; None: unknown.
 
         Args:
             used: Whether a tenant is there.
@@ -378,7 +378,7 @@ class _Daemon(Protocol):
         ...
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
-        """Take note of who computes there and is no tenant; whether limits are in doubt by it."""
+        """Take note of processes of no tenant; whether they put limits in doubt."""
         ...
 
 
@@ -432,7 +432,7 @@ class Room(Generic[T]):
 
     @property
     def meters(self) -> Sequence[TenantMeter[T]]:
-        """Of its tenants, and of those of whom something is still to be reported."""
+        """Of its tenants, and of ended ones with something left to report."""
         return tuple(self._meters.values())
 
     @property
@@ -512,9 +512,8 @@ class Room(Generic[T]):
                     meter.tenant,
                     "MemoryLimitMet",
                     f"it has taken {meter.memory_mib:,.0f} MiB, and its memory is bounded at "
-                    f"{meter.tenant.share.memory_mib:,} MiB for those who share the GPU: what it "
-                    "asks for beyond that fails as out of memory. Profile the job as it runs now, "
-                    "or give it a GPU of its own",
+                    f"{meter.tenant.share.memory_mib:,} MiB on a shared GPU: more than that fails "
+                    "as out of memory. Profile the job as it runs now, or give it a GPU of its own",
                 )
         for meter in self.meters:
             meter.working = meter.working and not meter.tenant.over
@@ -528,7 +527,7 @@ class Room(Generic[T]):
         pids = sorted(sight.computing | (sight.clients or frozenset[int]())) if sight else []
         uids = {self._tenancy.tenant_of(pid) for pid in pids}
         meter = self._meters.get(uids.pop() or "") if len(uids) == 1 else None
-        # Who was profiled is known better, and each point has the service read its profiles anew.
+        # A profiled job is known better, and each point makes the service read its profiles anew.
         is_meant = meter and meter.tenant.share.percent == WHOLE and len(meter.reference.rates) < 2
         if self._source is None or meter is None or not is_meant:
             self._alone = None

@@ -1,5 +1,5 @@
--- Lets a job that names itself wait for who is to share its GPU, as `advisor slurm match` decides it. Asks
--- nobody: slurmctld takes no other submission while a plugin runs. docs/slurm.md.
+-- Lets a named job wait for partners on its GPU, as `advisor slurm match` decides. It sends no
+-- request: slurmctld takes no other submission while a plugin runs. docs/slurm.md.
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)")
 local advisor = {}
@@ -157,7 +157,7 @@ local function rewrite(job)
   if not heard then return "a whole GPU: `advisor slurm match` does not run on the controller" end
   local wait_s = tonumber(facts.wait_s) or 0
   job.begin_time = math.max(os.time(), job.begin_time or 0) + wait_s
-  return "waits " .. wait_s .. " s at most for who is to share its GPU, then for a whole one"
+  return "waits " .. wait_s .. " s at most for a partner, then for a whole GPU"
 end
 
 -- Changes a job whose comment has `advisor:...`, and leaves all others alone. Never raises an error: a

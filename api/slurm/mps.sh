@@ -7,7 +7,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 RUN_FOLDER=@RUN_FOLDER@
 MPS_CONTROL=@MPS_CONTROL@
 ADVISOR=@ADVISOR@
-USERS=@USERS@ # `one` at a time on a node: the daemon is the user's; or `several`, whom one daemon of root's serves
+USERS=@USERS@ # `one` at a time on a node: the daemon is the user's; or `several`, served by one daemon of root's
 
 # Runs the control program as the user, on the user's daemon, with nothing of the job's environment: the
 # job's percentage would become the limit of the whole daemon. What ends it is root's, since a user may stop

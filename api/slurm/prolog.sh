@@ -37,7 +37,7 @@ value() { # of a key in the job's word
   printf %s "$word" | tr , '\n' | sed -n "s/^$1=//p"
 }
 
-# What was advised holds for the part that Slurm has counted; where somebody has changed that, its own does.
+# What was advised holds for the part that Slurm has counted; if that was changed, its own does.
 write_share() {
   word=$(printf %s "${SLURM_JOB_COMMENT:-}" | tr ' ;\t\n' '\n\n\n\n' | sed -n 's/^advisor://p' | head -n 1)
   share=$(value share) memory=$(value memory)

@@ -101,7 +101,7 @@ install_files() {
   [ -n "$ADVISOR" ] || echo "the program advisor is missing: no job will share"
   echo "written to $SLURM_FOLDER. Start it: systemctl restart munge slurmctld slurmd"
   case $address in 127.*) ;; *) echo "It listens on $address, for which $(hostname) stands: other hosts reach it" ;; esac
-  echo "and what decides who shares: systemctl enable --now $ours/advisor-slurm-match.service"
+  echo "and the matcher that picks partners: systemctl enable --now $ours/advisor-slurm-match.service"
 }
 
 remove_files() {

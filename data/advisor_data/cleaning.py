@@ -128,7 +128,7 @@ class Cleaner:
             with suppress(StoreError):
                 self.state.audit(entry)
         except FileNotFoundError:
-            # Somebody else has removed it at the same moment.
+            # Another process removed it at the same moment.
             return None
         except AdvisorError as error:
             return str(error)

@@ -105,7 +105,7 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
                 fix="upgrade advisor",
             )
         check_columns(file.schema_arrow.names)
-        # A few kilobytes may stand for millions of rows: anyone who counts them stops in time.
+        # A few kilobytes may stand for millions of rows: the count stops in time.
         batches = file.iter_batches(batch_size=1000, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
@@ -361,7 +361,7 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
 _STAND_INS: Mapping[str, str] = {
     "idle_power_w": "that of other profiles is taken",
     "power_limit_w": "watts are compared with the most that was drawn",
-    "memory_used_mib": "without it nobody knows what fits next to it",
+    "memory_used_mib": "without it the memory left for other jobs is unknown",
 }
 
 

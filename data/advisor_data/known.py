@@ -38,7 +38,7 @@ def checked_counts(
     GPU are known, a check of another number is none of it.
 
     Raises:
-        StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
+        StoreError: a file of a check cannot be read, so unsafe counts are unknown.
     """
     known = known_checks(home)
     found = check_for(gpu_model, known)

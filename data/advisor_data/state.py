@@ -57,7 +57,7 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
 """What a token may do: ask; bring in points and observations; launch; all of it."""
 
 PREFIX = "adv_"
-"""Secrets begin with it, so that one that leaked is recognised by those who look for leaks."""
+"""Secrets begin with it, so that leak scanners recognise one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Token:
 
 
 def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
-    # The logs call those who show no token `anonymous`.
+    # The logs call callers without a token `anonymous`.
     if not re.fullmatch(r"(?!(?i:anonymous)$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise InputError(
             f"{name!r} is not a valid token name",
@@ -275,7 +275,7 @@ class ServiceState(OpenDatabase):
                     )
                 if _first(connection, launches.c.launch_id == row.launch_id):
                     raise InputError(f"there is a launch {row.launch_id} already")
-                # Who held the GPU has let go since.
+                # The holder of the GPU has ended since.
         raise BusyError(
             f"GPU {row.gpu} of {row.host} is taken and let go all the time", fix="ask again"
         )
@@ -345,7 +345,7 @@ class ServiceState(OpenDatabase):
             return [AuditEntry(**row) for row in connection.execute(wanted).mappings()]
 
     def prune_audit_log(self, before: str, who: str) -> int:
-        """Remove entries of the audit log, and note in it that they went, and by whom; how many.
+        """Remove entries of the audit log, and note in it that they went, and the user; how many.
 
         They are those before a moment (ISO 8601, UTC, as entries have it).
         """

@@ -155,7 +155,7 @@ _FIXES = (
     (
         "unable to open",
         "check that the folder is there and may be written, which SQLite does to read as well; "
-        "what nobody writes to is read by ADVISOR_DATABASE_URL="
+        "a database without writers is read by ADVISOR_DATABASE_URL="
         "'sqlite:///file:FILE?immutable=1&uri=true'",
     ),
     ("readonly", "make the file and its folder writable, or give another store"),
@@ -201,7 +201,7 @@ class OpenDatabase:
             raise SQLAlchemyError("database is locked")
 
     def close(self) -> None:
-        """Close all connections that nobody uses; the others when they are given back."""
+        """Close all idle connections; the others when they are given back."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -350,7 +350,7 @@ def _guard_file(engine: Engine) -> None:
         connection = dialect.connect(*args, **options)
         try:
             connection.execute("PRAGMA schema_version")
-        except sqlite3.DatabaseError as error:  # else told by the first who reads
+        except sqlite3.DatabaseError as error:  # else reported by the first read
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
                 # A full disk has no room for what readers share: this one reads alone, and briefly.
                 connection.close()
@@ -362,7 +362,7 @@ def _guard_file(engine: Engine) -> None:
         if "alone" in record.info:
             record.invalidate()
 
-    # As late as that: who only asks whether there is a database must not make one.
+    # As late as that: a look for a database must not make one.
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "checkin", let_go)
     event.listen(engine, "connect", note)
@@ -486,7 +486,7 @@ class Store(OpenDatabase):
 
         Raises:
             InputError: a point that could not be read back, such as a negative rate.
-            DisputedError: of a window that somebody sent, other values are there.
+            DisputedError: other values of a sent window are stored.
         """
         ordered = _in_writing_order(checked(points))
         if not ordered:
@@ -812,7 +812,7 @@ _DECIDE = "ask with a token of scope admin, or remove the others: advisor data d
 
 
 def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
-    """Let nobody void a window that is there by saying something else of it.
+    """Keep a sender from voiding a stored window by other values of it.
 
     Raises:
         DisputedError: so.
@@ -981,7 +981,7 @@ def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
 
 @contextmanager
 def _folder_beside(file: Path) -> Generator[Path]:
-    """A folder for drafts on the same disk; nobody else may read what is in it."""
+    """A folder for drafts on the same disk; no other user may read it."""
     with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
         yield Path(folder)
 

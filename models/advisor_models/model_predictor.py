@@ -441,7 +441,7 @@ class ModelPredictor:
                 for h in self.manifest.heads
             )
         )
-        # Anyone who places jobs asks for many pairs of few jobs, at the same splits.
+        # Placing asks for many pairs of few jobs, at the same splits.
         self._side = functools.lru_cache(maxsize=512)(self._new_side)
         self._kind = functools.lru_cache(maxsize=512)(self._new_kind)
 

@@ -57,7 +57,7 @@ SPLIT = "split"
 
 LIMITED = "at the power limit"
 """With limits of SMs, where the card is expected at its power limit: there the power is known
-beforehand, whatever the card. Absent where that was too seldom measured."""
+beforehand, whatever the card. Absent where that was measured too rarely."""
 
 _ON, _IN = " on ", ", "
 
@@ -726,7 +726,7 @@ class Registry:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Nobody else changes anything; what a killed process left behind is gone."""
+        """Hold the registry exclusively; drafts of killed processes are removed."""
         versions = private_folder(
             self._folder, "versions", ours=re.compile(r"versions|history\.jsonl|retrain|lock")
         )

@@ -70,7 +70,7 @@ class ToldProgress:
     ) -> "ToldProgress | None":
         """Where the processes of a job tell its progress; None where nothing of it can be read.
 
-        What somebody told us is `asked`: pattern of its output, URL of its page, counter on that
+        The user's options are `asked`: pattern of its output, URL of its page, counter on that
         page. A page is read from a named URL, or from a port of a known server on which these
         processes alone listen.
 
@@ -123,7 +123,7 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
 def _has_begun(count: CounterFile) -> bool:
     try:
         return count.read() > 0
-    except JobError:  # whoever wrote the reason counts there
+    except JobError:  # its author counts there
         return True
 
 

@@ -250,7 +250,7 @@ class SetResult:
     """One set in one way of sharing on one card, the mean of its good windows.
 
     Attributes:
-        speeds: Of each part; a server does no more than is asked of it, so its is at most 1.
+        speeds: Of each part; a server does no more than its demand, so its speed is at most 1.
         slowest: The lowest speed.
         p99_ms: The longest tail of its servers; None where it has none.
         saved_off: Part of the energy saved for the same work, against a GPU for each job, where

@@ -84,7 +84,7 @@ class PhaseLock:
     """Two lock files for each physical core that this process may use now.
 
     All advisors of a host share them; a killed one lets go by itself. Those of which each has cores
-    of its own wait for nobody. Without a folder there is nothing to keep apart, as in a replay.
+    of its own do not wait. Without a folder there is nothing to keep apart, as in a replay.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -203,7 +203,7 @@ class _LiveTestbed:
         self.phase_lock = phase_lock
         self._backend, self.source, self._base, self._folder = backend, source, base, folder
         self.gpu, self.mode = backend.gpu, backend.mode
-        # Where there is no place, the proof of the first job says so.
+        # Without a place the proof of the first job fails.
         self.max_clients = max(1, backend.max_clients)
         self.check_alive, self.spoiled = backend.check_alive, backend.spoiled
         self.clock = Clock()
@@ -255,7 +255,7 @@ def live_testbed(
     """A live GPU for one run; what was started for it is stopped at the end.
 
     Without a name of the source it is the vendor's own library; `jobs` are the most of a window,
-    each of which gets the same number of cores, whoever is beside it.
+    each of which gets the same number of cores, whatever runs beside it.
     """
     cores = available_cores()
     try:
@@ -387,10 +387,10 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def check_alone(gpu: Gpu) -> None:
-    """Refuse a GPU on which somebody else computes: every reading would be of both.
+    """Refuse a GPU on which another process computes: every reading would be of both.
 
     Raises:
-        BusyError: somebody does.
+        BusyError: one does.
     """
     if gpu.vendor != "nvidia":
         return

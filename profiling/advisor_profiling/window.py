@@ -300,7 +300,7 @@ class CounterTick:
     ) -> "CounterTick | None":
         """The next change that is seen at once; None where none is within that time.
 
-        One that nobody saw for long, as on a busy host that stops this process, has no moment.
+        A reading after a long gap, as on a busy host that stops this process, has no moment.
 
         Args:
             source: Of the counter.

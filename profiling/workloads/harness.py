@@ -140,7 +140,7 @@ def prefetched(read: Callable[[], Value], every_s: float, seed: object) -> Itera
 
     def paced() -> Value:
         nonlocal slot_s
-        # Later only where reading takes longer than that, or nobody has asked for a batch.
+        # Later only where reading takes longer than that, or no batch was requested.
         slot_s = max(slot_s + every_s, time.monotonic())
         due_s = slot_s + every_s * chance.random()
         value = read()

@@ -1,4 +1,4 @@
-"""Operations whose power is looked at over time, each with input sets to take turns with.
+"""Operations whose power is looked at over time, each with several input sets.
 
 `gemm` is `c = a @ b` of m x k and k x n, `gemv` the same with n = 1, `triad` is `a = b + s * c`
 as in STREAM, `copy` a copy of one array to another; the last two move `m` elements of each array.
@@ -6,7 +6,7 @@ as in STREAM, `copy` a copy of one array to another; the last two move `m` eleme
 this process has the one that is measured and a second process the other: NCCL runs a kernel on
 each, which waits for the other's, so both make the same operation and launch it as often. What the
 first decides it tells the second, by a store of PyTorch, also how many executions there will be:
-the second launches them at once, so that the first waits for nobody. A function named
+the second launches them at once, so that the first does not wait. A function named
 with `--call module:function` launches its work each time it is called.
 """
 
@@ -134,7 +134,7 @@ def end_with_stdin() -> None:
 
 
 def _end_with(peer: "subprocess.Popen[bytes]") -> None:
-    # A kernel that waits for a GPU on which nobody runs any more would wait for ever.
+    # A kernel that waits for a GPU without its partner would wait forever.
     print(f"the process on the other GPU has ended with {peer.wait()}", file=sys.stderr, flush=True)
     os._exit(3)
 

@@ -186,11 +186,11 @@ def _main() -> None:
 
 @contextlib.contextmanager
 def answering(file: Path) -> Generator[TextIO]:
-    """Where answers go; whatever fails inside, the one who waits for an answer is told."""
+    """Where answers go; a failure inside is sent to the caller."""
     with file.open("w") as answers:
         try:
             yield answers
-        except Exception as error:  # of any kind: raised again when it is told
+        except Exception as error:  # of any kind: raised again in the caller
             with contextlib.suppress(OSError):
                 say(answers, fault_of(error))
             raise

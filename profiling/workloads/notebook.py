@@ -1,4 +1,4 @@
-"""A notebook: short cells with pauses between them, in which somebody reads, thinks and types.
+"""A notebook: short cells with pauses between them, in which its user reads, thinks and types.
 
 A cell is one of three operations on `batch` matrices of `size` x `size`, at random: products, sums,
 sorting of rows; each as often as makes cells about equally long on an H100, `inner` times over. A

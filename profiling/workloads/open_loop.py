@@ -21,13 +21,13 @@ LOOK_S = 0.02
 
 
 class Arrivals:
-    """A Poisson process, and those who wait to be answered.
+    """A Poisson process, and the queue of its requests.
 
     Args:
         rate: Requests per second.
         most: Longest queue: a request that finds it full takes the place of the oldest one, which
             is never answered. So a server that cannot keep up shows a lower rate, and latencies
-            that its queue bounds, instead of both growing for ever.
+            that its queue bounds, instead of both growing forever.
         seed: Of the times between arrivals.
     """
 
@@ -38,7 +38,7 @@ class Arrivals:
         self.dropped = 0
 
     def start(self, now_s: float) -> None:
-        """Begin at this moment with nobody waiting, for the first time or after a pause.
+        """Begin at this moment with an empty queue, for the first time or after a pause.
 
         The process has no memory, so one that begins again is the same process.
         """
@@ -54,7 +54,7 @@ class Arrivals:
         return len(self._waiting)
 
     def take(self, most: int) -> list[float]:
-        """Moments of arrival of the oldest, who wait no more."""
+        """Remove the oldest requests; their moments of arrival."""
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
     def _gap_s(self) -> float:
@@ -64,7 +64,7 @@ class Arrivals:
 class Server:
     """Answers in batches what has arrived meanwhile, up to the largest batch.
 
-    One batch at a time, as inference servers do, so that the next one gathers all who arrive until
+    One batch at a time, as inference servers do, so that the next one gathers all that arrive until
     then; a second one is launched ahead only when it is full, so that the GPU has no gaps at
     overload.
 

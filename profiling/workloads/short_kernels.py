@@ -1,4 +1,4 @@
-"""Runs kernels of one length that leave no room on any SM: a probe beside which jobs take turns.
+"""Runs kernels of one length that leave no room on any SM: a probe that makes jobs run round robin.
 
     python3 short_kernels.py --ms 0.1 --block-us 20
 
@@ -62,7 +62,7 @@ def _main() -> None:
     finish()
     progress = Progress(on_pause=finish)
     progress.ready()
-    # Whoever waits for them sleeps (CU_EVENT_BLOCKING_SYNC), and their time is not taken.
+    # The waiting thread sleeps (CU_EVENT_BLOCKING_SYNC), and their time is not taken.
     events = [_read("cuEventCreate", 3) for _ in range(IN_FLIGHT)]
     for newest in itertools.count():
         for _ in range(BATCH):

@@ -23,6 +23,7 @@ from advisor_cli.app import app
 from advisor_models.registry import read_manifest
 
 ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = ROOT / "requirements/dev.txt"
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -37,8 +38,9 @@ def test_no_text_names_a_machine_or_registry() -> None:
 
 def test_each_test_that_a_page_or_ci_names_is_there() -> None:
     files = [*(ROOT / "tests").rglob("*.py")]
-    known = {path.name for path in files}
-    known |= {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())}
+    known = {path.name for path in files} | {
+        name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
     named = {
         page.stem: set(re.findall(r"\btest_\w+(?:\.py)?", page.read_text()))
         for page in (ROOT / "docs").rglob("*.md")
@@ -46,19 +48,42 @@ def test_each_test_that_a_page_or_ci_names_is_there() -> None:
     assert {page: names - known for page, names in named.items() if names - known} == {}
     assert len(named["attacks"]) > 80
     run = set(re.findall(r"\btests(?:/\w+)+(?:\.py)?", (ROOT / ".ci" / "run").read_text()))
-    assert run
-    assert [path for path in run if not (ROOT / path).exists()] == []
+    assert {(ROOT / path).exists() for path in run} == {True}
+
+
+WORDS: dict[str, str] = PYPROJECT["tool"]["words"]
+SPOKEN = re.compile(r"(?!docs/measurements|tests|.*/migrations/).*\.(py|js|lua|sh|md)")
+
+
+def test_pages_help_messages_and_docstrings_use_the_plain_words() -> None:
+    found = {name: _not_plain(text) for name, text in _texts() if SPOKEN.fullmatch(name)}
+    assert ({name: hits for name, hits in found.items() if hits}, len(found) > 300) == ({}, True)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("gap", [" ", "\n    # ", ' "\n        f"'])
+def test_each_word_is_found_across_lines(word: str, gap: str) -> None:
+    texts = (f"(a: {text.replace(' ', gap)}." for text in (word, word[0].upper() + word[1:]))
+    assert [*map(_not_plain, texts)] == 2 * [[f"{word}: {WORDS[word]}"]]
+
+
+# Of a text, also across lines of a comment or of a message.
+def _not_plain(text: str) -> list[str]:
+    flat = re.sub(r'[\s"#]+(f")?', " ", text)
+    return [
+        f"{word}: {instead}"
+        for word, instead in WORDS.items()
+        if re.search(rf"\b(?i:{word[0]}){word[1:]}\b", flat)
+    ]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_lock_is_pins_and_hashes_only(lock: Path) -> None:
     """Small ones have versions and hashes of the large one, with which the tests run."""
     line = re.compile(r"[a-z0-9-]+==[\w.]+( ; [^/]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
-    texts = lock.read_text().splitlines()
-    assert not [text for text in texts if not line.fullmatch(text)]
-    assert set(map(_without_marker, texts)) <= set(
-        map(_without_marker, LOCK.read_text().splitlines())
-    )
+    small, large = lock.read_text().splitlines(), LOCK.read_text().splitlines()
+    assert not [text for text in small if not line.fullmatch(text)]
+    assert {*map(_without_marker, small)} <= {*map(_without_marker, large)}
 
 
 def _without_marker(line: str) -> str:
@@ -78,29 +103,26 @@ def test_small_locks_cover_their_extras(lock: str, extras: list[str]) -> None:
 
 
 def test_every_package_has_a_line_that_says_what_it_sends() -> None:
-    page = (ROOT / "docs/dependencies.md").read_text()
-    rows = re.findall(r"^\| ([a-z0-9][a-z0-9-]*) \|(.*)\|$", page, re.M)
-    listed = [name for name, _ in rows if name != "package"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = _needs("", *project["optional-dependencies"])
-    assert sorted(listed) == sorted({*asked, *_locked("image-all")})
-    assert {name for name, row in rows if row.count("|") == 4} - {"package"} == asked
+    row = r"^\| ((?!package )[a-z0-9][a-z0-9-]*) \|(.*)\|$"
+    rows = re.findall(row, (ROOT / "docs/dependencies.md").read_text(), re.M)
+    asked = _needs("", *PYPROJECT["project"]["optional-dependencies"])
+    assert sorted(name for name, _ in rows) == sorted({*asked, *_locked("image-all")})
+    assert {name for name, row in rows if row.count("|") == 4} == asked
     assert not [name for name, row in rows if any(not cell.strip() for cell in row.split("|"))]
 
 
 def test_the_distribution_is_named_in_one_place() -> None:
     """Messages make the command of pip by it, so that none names what no index has."""
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == DISTRIBUTION
+    assert PYPROJECT["project"]["name"] == DISTRIBUTION
     folders = ("advisor", "api", "data", "models", "profiling", "training")
-    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    named = [str(path.relative_to(ROOT)) for path in sources if DISTRIBUTION in path.read_text()]
-    assert named == ["advisor/installed.py"]
+    sources = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    named = [path for path in sources if DISTRIBUTION in path.read_text()]
+    assert named == [ROOT / "advisor/installed.py"]
 
 
 def _needs(*extras: str) -> set[str]:
     """Names that extras ask for, with those of other extras; "" is what every installation has."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = set[str]()
+    project, found = PYPROJECT["project"], set[str]()
     for extra in extras:
         asked = project["optional-dependencies"][extra] if extra else project["dependencies"]
         for text in asked:
@@ -111,24 +133,22 @@ def _needs(*extras: str) -> set[str]:
 
 
 def _locked(lock: str) -> set[str]:
-    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
-    return set(re.findall(r"^([a-z0-9-]+)==", text, re.M))
+    file = ROOT / "requirements" / f"{lock}.txt"
+    return set(re.findall(r"^([a-z0-9-]+)==", file.read_text(), re.M))
 
 
 def test_lock_covers_the_project() -> None:
     """A dependency that was added without `make lock` is noticed here, not in a fresh clone."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    by_name = project["project"]["optional-dependencies"] | project["dependency-groups"]
+    by_name = PYPROJECT["project"]["optional-dependencies"] | PYPROJECT["dependency-groups"]
     # Ray is not locked, which takes 240 MB.
     locked = [by_name[name] for name in by_name if name != "ray"]
-    groups = [project["project"]["dependencies"], *locked]
-    pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK.read_text(), flags=re.MULTILINE))
-    pins[project["project"]["name"]] = "0"
-    wanted = {Requirement(text) for group in groups for text in group}
+    own = {PYPROJECT["project"]["name"]: "0"}
+    pins = own | dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK.read_text(), flags=re.MULTILINE))
     assert not [
-        str(each)
-        for each in wanted
-        if pins.get(canonicalize_name(each.name), "") not in each.specifier
+        text
+        for group in (PYPROJECT["project"]["dependencies"], *locked)
+        for text in group
+        if pins.get(canonicalize_name((each := Requirement(text)).name), "") not in each.specifier
     ]
 
 
@@ -175,8 +195,11 @@ def _texts() -> list[tuple[str, str]]:
     listed = subprocess.run(
         [*git, "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    names = [name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
-    return [(name, (ROOT / name).read_text(errors="ignore")) for name in names]
+    return [
+        (name, (ROOT / name).read_text(errors="ignore"))
+        for name in listed.stdout.split("\0")
+        if (ROOT / name).is_file()
+    ]
 
 
 # The site of the pages: every link leads somewhere, and nothing asks another host.
@@ -194,7 +217,8 @@ def test_site_is_whole_and_asks_nobody(tmp_path: Path) -> None:
     written = ["index", *(f"reference/{name}" for name in ("cli", "python", "http", "keys"))]
     done = subprocess.run([*build, *written], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {str(p.relative_to(tmp_path / "site")): p.read_text() for p in _files(tmp_path, "html")}
+    site = tmp_path / "site"
+    pages = {str(p.relative_to(site)): p.read_text() for p in site.rglob("*.html")}
     for name, expected in {
         "cli": [f"advisor {command.name}" for command in app.registered_commands],
         "http": [*json.loads((ROOT / "api/openapi.json").read_text())["paths"]],
@@ -205,27 +229,23 @@ def test_site_is_whole_and_asks_nobody(tmp_path: Path) -> None:
         assert not missing, name
     loaded = r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*'
     assert not [hit for text in pages.values() for hit in re.findall(loaded, text)]
-    styles = [path.read_text() for path in _files(tmp_path, "css")]
-    assert not [hit for text in styles for hit in re.findall(r"url\([\"']?https?:[^)]*", text)]
-    assert (tmp_path / "site/searchindex.js").is_file()
-
-
-def _files(folder: Path, kind: str) -> list[Path]:
-    found = [*(folder / "site").rglob(f"*.{kind}")]
-    assert found
-    return found
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert re.findall(r"url\(([\"']?https?:)?", styles).count("") > 1
+    assert not re.findall(r"url\([\"']?https?:[^)]*", styles)
+    assert (site / "searchindex.js").is_file()
 
 
 def test_the_data_set_is_what_its_croissant_file_says(tmp_path: Path) -> None:
-    script = ROOT / "docs/measurements/sets/dataset.py"
-    subprocess.run([sys.executable, script, tmp_path], check=True)
+    subprocess.run(
+        [sys.executable, ROOT / "docs/measurements/sets/dataset.py", tmp_path], check=True
+    )
     said = json.loads((tmp_path / "croissant.json").read_text("utf-8"))
     tables = {record["name"]: [f["name"] for f in record["field"]] for record in said["recordSet"]}
     assert [*tables] == ["windows", "jobs", "alone"]
     for name, columns in tables.items():
         assert (tmp_path / f"{name}.csv").read_text().split("\n")[0].split(",") == columns
-    lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
-    sums = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    words = (tmp_path / "SHA256SUMS").read_text().split()
+    sums = dict(zip(words[1::2], words[::2], strict=True))
     assert {file["name"]: file["sha256"] for file in said["distribution"]}.items() <= sums.items()
     for name, digest in sums.items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest

@@ -176,8 +176,8 @@ _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, '{"jobs": [{"job": "fft"}', "JSON"),
     (URL, "[]", "body"),
     *((f"{URL}/batch", {"requests": [{}] * count}, "requests") for count in (0, 1001)),
-    (URL, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, "work says nothing of 3 jobs"),
-    (URL, {"jobs": jobs("fft"), "fine": True}, "fine says nothing of 1 job"),
+    (URL, {"jobs": jobs("fft", "fft", "gemm", work_s=60.0)}, "work does not apply to 3 jobs"),
+    (URL, {"jobs": jobs("fft"), "fine": True}, "fine does not apply to 1 job"),
     (
         URL,
         {"jobs": jobs("fft", "gemm"), "running": [30, 70]},

@@ -462,7 +462,7 @@ def test_a_server_that_nobody_asks_is_there(run: Launch) -> None:
     with run(*command, progress=ProgressSettings(), start_timeout_s=1) as job:
         assert wait_until(job.ready_to_launch, 10)
         assert job.count() == 0
-        with pytest.raises(JobError, match="nobody asks it"):
+        with pytest.raises(JobError, match="gets no requests"):
             wait_until(job.ready, 10)
 
 

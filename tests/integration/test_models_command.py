@@ -218,7 +218,7 @@ def test_launches_teach_what_a_card_draws(advisor: Advisor, tmp_path: Path) -> N
 def test_queue_is_not_on_one_card(advisor: Advisor) -> None:
     said = advisor("place", *PAIR, "--gpus", "4", "--gpu-uuid", CARD)
     assert said.code != 0
-    assert "4 GPUs are not the one card" in said.err
+    assert "4 GPUs are not the one GPU" in said.err
 
 
 @pytest.fixture

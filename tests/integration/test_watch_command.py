@@ -145,7 +145,7 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
         seen = host.answer(*once)
         shown = " ".join(host.advisor(*once).stdout.split())
         with host.start_advisor("watch", "--every", "0.5") as until_stopped:
-            wait_for_line(until_stopped, "could share a card")
+            wait_for_line(until_stopped, "could share a GPU")
             until_stopped.send_signal(signal.SIGINT)
             assert until_stopped.wait(30) == 0
     assert set(seen) == {"at", "basis", "jobs", "free_gpus", "together", "impossible"}
@@ -170,5 +170,5 @@ def test_all_jobs_of_a_host_are_watched(host: FakeHost) -> None:
     assert (together["jobs"], seen["free_gpus"]) == ([one["job"], two["job"]], [3])
     saved_w = together["saved_w"]
     assert 0 < saved_w["low"] < saved_w["value"] < saved_w["high"] < 360
-    assert f"{one['job']} and {two['job']} could share a card" in shown
+    assert f"{one['job']} and {two['job']} could share a GPU" in shown
     assert re.search(r"\d+ \(\d+ to \d+\) W less", shown)

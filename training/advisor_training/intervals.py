@@ -322,7 +322,7 @@ def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
 
 
 def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
-    """Those of which there are bounds."""
+    """Residuals with bounds."""
     places = {place_of(name) for name in bounds}
     if SPLIT in places:
         places.add(LIMITED)

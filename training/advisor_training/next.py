@@ -265,7 +265,7 @@ def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
 
 def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
     if not known.checked:
-        why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
+        why = f"no check of SM counts was run on {known.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
     lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
     yield from (

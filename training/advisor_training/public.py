@@ -34,7 +34,7 @@ from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
 from advisor_data.bundled import bundled_table
 from advisor_models.one_window import bundled_one_window
 
-SHIPPED = "advisor"  # who says what the package answers, in `PublicFigures.off`
+SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 
 PARTS = 7  # into which MIG cuts an A100
 
@@ -60,7 +60,7 @@ class PublicFigures:
 
     Attributes:
         values: How many were measured.
-        off: By who says it: `SHIPPED`, where it answers such a question, and rules.
+        off: By predictor: `SHIPPED`, where it answers such a question, and rules.
         learned: A model trained on half of the families, on the other half.
         bar_percent: Error of such a model that had seen all families but one.
     """
@@ -150,7 +150,7 @@ def _figures(
         gpu: Its model.
         what: Is judged; a p99 by the mean factor.
         measured: For each 1 alone, as the following.
-        said: By who says it.
+        said: By predictor.
         seen: Features of the learner.
         families: Of the job and of the one beside it; shape (values, 2).
         learner: None: too few values.
@@ -473,7 +473,7 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
 
 
 def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
-    # Half of a server's capacity is asked of it.
+    # A server's demand is half of its capacity.
     busy = {row["exp_key"]: float(row["gpu_util"]) / 100 for row in _rows(alone)}
     # A pair has a row for each setting of Tally.
     pairs = {(r["high_priority_job"], r["best_effort_job"]): r for r in _rows(together)}

@@ -96,7 +96,7 @@ from advisor_training.train import (
 POINTS = "points.json"
 """A file of a model: the ids of its points; its hash is in the manifest, like that of any file."""
 
-# Of points whose moment nobody can read.
+# Of points without a readable moment.
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -190,7 +190,7 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
 
 
 def _moment_of(point: Point, otherwise: datetime) -> datetime:
-    """When a point was measured, with a time zone; otherwise where nobody can read it."""
+    """When a point was measured, with a time zone; otherwise if it is unreadable."""
     try:
         found = datetime.fromisoformat(point.started_at)
     except ValueError:
@@ -376,9 +376,9 @@ def _voiding(fresh: PointSet, alone: Sequence[SoloPoint]) -> Iterator[_Refused]:
 
 
 def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[_Refused]:
-    """Pairs beyond what one writer may teach at once, the newest; what no service signed is free.
+    """The newest pairs beyond the limit of one writer; points without a signature have no limit.
 
-    Who holds a token moves the model by steps, each of which has to be no worse than the last.
+    This limits how many points one token contributes per retraining.
     """
     most = max(LEAST_TAUGHT, int(MOST_TAUGHT * learned))
     counts: Counter[str] = Counter()
@@ -833,7 +833,7 @@ def _run(
     report = _challenged(
         report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
     )
-    # Of one who wrote more than a run learns from, the next run learns the rest.
+    # A writer's points beyond the limit of a run are learned in the next.
     if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
         # The hash is of all points that were there, refused ones among them.
         run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}

@@ -14,7 +14,7 @@ those are its nine. Where there are more, the nine are those in steps of 10, and
 finer grid.
 
 They come from files, the store, launches, or the bundled ones. A launch has one split and no
-repeats, on a card of its own, and nobody watched over it as over a campaign. So it teaches only
+repeats, on a GPU of its own, and without the care of a campaign. So it teaches only
 where its results, its limits and its time together are beyond doubt.
 """
 
@@ -134,7 +134,7 @@ def _references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]
 def _references_of(
     point: PairPoint, references: Mapping[str, Sequence[SoloPoint]]
 ) -> list[SoloReference | None]:
-    """What each job of a point does alone; None where nobody measured it."""
+    """What each job of a point does alone; None if it was not measured."""
     # What a replay runs is a record of the job, so its hash tells nothing of the job's definition.
     replayed = point.source == REPLAY_SOURCE
     return [
@@ -950,7 +950,7 @@ def _checked(
 
 
 def right_ones(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
-    """Those of which the results are not wrong."""
+    """Points without wrong results."""
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
 
@@ -1075,7 +1075,7 @@ def _is_unread(
     alone: Iterable[SoloPoint],
     check: CheckedCounts | None,
 ) -> bool:
-    """Whether nobody read results that may be wrong at its count of units."""
+    """Whether results that may be wrong at its count of units were not read."""
     if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
         return False
     right, wrong = own_results(alone)

@@ -383,7 +383,7 @@ _ChoiceKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ChoiceQuestion:
-    """What is asked.
+    """A question with its limits.
 
     Attributes:
         min_speed: Relative speed that each job keeps where they share, and a job with a fixed

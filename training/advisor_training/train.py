@@ -2,7 +2,7 @@
 
 How far the model carries to a GPU model that it has not learned from is measured, too. A GPU model
 is left out of training, with all its pairs, and so is the tested job, on every GPU model: what is
-asked is what somebody with a new job on a new GPU asks. Intervals are those of the other GPU
+the question is that of a new job on a new GPU. Intervals are those of the other GPU
 models, made without the one left out as in `conformal`.
 """
 

@@ -1,1 +1,1 @@
-"""Connections, heads, bodies and who may ask: everything before a route."""
+"""Connections, heads, bodies and access: everything before a route."""

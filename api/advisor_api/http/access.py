@@ -1,4 +1,4 @@
-"""Who sends a request, and what they may do: bearer tokens, and users of a Unix socket."""
+"""The caller of a request and its rights: bearer tokens, and users of a Unix socket."""
 
 import asyncio
 import hashlib
@@ -84,11 +84,11 @@ class TokenCache:
         found = self._waiting[secret]
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
-        # Anyone who goes away takes the look from nobody else.
+        # A caller that goes away does not cancel the look of others.
         return await asyncio.shield(found)
 
     async def _read(self) -> None:
-        """Look up all that wait, one read after the other, until nobody does."""
+        """Look up all waiting secrets, one read after the other, until none waits."""
         while self._waiting:
             now = dict(itertools.islice(self._waiting.items(), _AT_ONCE))
             for secret in now:
@@ -96,10 +96,10 @@ class TokenCache:
             began = time.monotonic()
             try:
                 tokens = await asyncio.to_thread(self._find, now.keys())
-            except Exception as error:  # noqa: BLE001 else all that wait would wait for ever
+            except Exception as error:  # noqa: BLE001 else all that wait would wait forever
                 for future in now.values():
                     future.set_exception(error)
-                    future.exception()  # somebody who waited may be gone
+                    future.exception()  # the caller may be gone
             else:
                 for secret, future in now.items():
                     future.set_result((began, tokens.get(secret)))
@@ -116,7 +116,7 @@ _IMPLIED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sent a request.
+    """The caller of a request.
 
     Attributes:
         name: Of the token; of a process of this host its user, such as `uid:1000`; else
@@ -220,7 +220,7 @@ class Peer:
 
 
 def peer_of(connection: int) -> Peer:
-    """Who opened a connection; it is the file descriptor of a Unix socket that was accepted.
+    """The user of a connection, by the file descriptor of an accepted Unix socket.
 
     Raises:
         OSError: it is none.

@@ -90,7 +90,7 @@ class Connections:
 
 
 CERTIFIED = "advisor.certified"
-"""Key of a scope: the client has shown a certificate, and the service trusts who signed it."""
+"""Key of a scope: the client has shown a certificate of a trusted CA."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -117,7 +117,7 @@ class LimitedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection out, whichever list it is in; nobody reads what is answered now."""
+        """Count the connection out, whichever list it is in; its answer has no reader now."""
         self._all.forget(self)
         # uvicorn tells the last request that came, which one before it may still keep waiting.
         if (cycle := self._answered) and not cycle.response_complete:
@@ -198,7 +198,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """A request is here with its body; one that offers another protocol is read again first."""
         if not self.parser.should_upgrade():
-            # Mostly all of it comes at once; then nobody need wait for the body, nor set a clock.
+            # Mostly all of it comes at once; then there is no wait for the body, and no clock.
             cast("dict[str, Any]", self.scope)[WHOLE] = True
             super().on_message_complete()
 
@@ -317,8 +317,8 @@ def _unix(path: Path) -> socket.socket:
         undone_by(listener.close),
     ):
         listener.bind(str(path))
-        # Everybody may knock: who asks is what the kernel says, and others need a token. Nobody
-        # can connect before it listens.
+        # Every user may connect: the kernel tells the user, and others need a token. No connection
+        # succeeds before it listens.
         path.chmod(0o666)
         listener.listen(BACKLOG)
     return listener
@@ -427,5 +427,5 @@ def _context() -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, files: tuple[Path, Path]) -> None:
-    # A password that is asked for would wait for ever where nobody sits.
+    # A prompt for a password would wait forever without a terminal.
     context.load_cert_chain(*files, password=lambda: "")

@@ -105,8 +105,8 @@ def family(
     return found
 
 
-# On every answer that has not its own: scripts, styles and data come from here alone, nobody may
-# frame a page, and nothing is kept.
+# On every answer that has not its own: scripts, styles and data come from here alone, no page may
+# be framed, and nothing is kept.
 _HEADERS = [
     (
         b"content-security-policy",
@@ -174,8 +174,8 @@ class Gate:
         except ClientDisconnect:
             pass
         except asyncio.CancelledError:
-            # The server cancels what it still answers when its time to end is over, and nobody
-            # else does. It would say 500, as of a fault.
+            # Only the server cancels: at the end of its time to stop. Without this the answer would
+            # be a 500.
             await answer.refuse(service_ends())
         except Exception as error:  # noqa: BLE001 the last resort: a code for any fault, logged
             await answer.refuse(error)
@@ -200,7 +200,7 @@ class Gate:
             await self._pass(scope, receive, send, who)
             return
         most, is_here = self._most_of(scope["path"]), WHOLE in scope
-        # As long as it says to be, before it takes room: who sends slowly would keep others out.
+        # By its declared length, before it takes room: a slow sender would keep others out.
         if counted := min(length_of(headers), most.bytes) // _BYTES_OF_A_REQUEST:
             self._rates.take(who, counted * _REQUEST_MS)
         body = await self._bodies.receive(headers, receive, most, is_here=is_here)
@@ -210,7 +210,7 @@ class Gate:
             await self._pass(scope, _again(body, receive), send, who)
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
-        """Who asks.
+        """The caller.
 
         Raises:
             HTTPException: 401 or 429, the token is not good.
@@ -235,7 +235,7 @@ class Gate:
         self._hosts.check(headers.get(b"host", b""), (scope.get("server") or ("",))[0])
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
-        # Who asks /healthz ends the process where it gets no answer.
+        # Callers of /healthz end the process if it does not answer.
         if scope["path"] == "/healthz":
             await self._app(scope, receive, send)
             return
@@ -314,7 +314,7 @@ class _AccessLog:
         """Log a request; of those that come too often, one in a second.
 
         The path is as it came, without the query, which may hold anything; decoded, it could hold
-        the end of a line. Who asked is the caller's name, never the token.
+        the end of a line. The caller's name is logged, never the token.
         """
         if not self._enabled:
             return

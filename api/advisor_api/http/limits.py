@@ -61,7 +61,7 @@ def most_of(path: str) -> Most:
 
 
 class Buckets:
-    """A token bucket for each caller: a burst at once, and a steady rate that goes on for ever."""
+    """A token bucket for each caller: a burst at once, and a steady rate after it."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ GONE = "advisor.gone"
 # After an answer to half a request, what follows on the connection is the rest of its body.
 _CLOSE = {"Connection": "close"}
 
-# How long, and how much of, a body that is too large is read: who is cut off sees no answer.
+# How long, and how much of, a too large body is read: after a cut the caller sees no answer.
 _DRAINED_S, _DRAINED_BYTES = 2.0, 16 * 1024 * 1024
 
 
@@ -214,7 +214,7 @@ class Bodies:
             text = f"the body did not come within {self._body_s:g} s."
             raise HTTPException(408, text, headers=_CLOSE) from error
         except HTTPException:
-            # Who waits to be asked for the body would be asked for it by reading on.
+            # Reading on would ask a waiting client (`Expect`) for the body.
             if b"expect" not in headers:
                 await _drain(chunks)
             raise

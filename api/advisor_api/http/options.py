@@ -14,12 +14,11 @@ class ServeOptions:
     Attributes:
         host: Address or name to listen on.
         port: TCP port; 0 lets the system choose one.
-        socket: Path of a Unix socket to listen on instead; the kernel says who asks there.
+        socket: Path of a Unix socket to listen on instead; the kernel tells the user there.
         socket_group: Number of a group whose members may read, write and launch there.
         tls_certificate: PEM file with the certificate and those that signed it.
         tls_key: PEM file with its private key, without a password.
-        client_ca: PEM file with those who sign certificates that clients may show; None: nobody is
-            asked for one.
+        client_ca: PEM file with the CAs of client certificates; None: clients need none.
         insecure: Listen on other addresses than loopback without TLS.
         launching: Requests may launch registered jobs.
         anonymous_read: Whether reading needs no token; None: on a port that only this host
@@ -37,7 +36,7 @@ class ServeOptions:
         body_s: Time for a body, from its head, s.
         write_s: Time that an answer may wait for a client that does not read, s.
         drain_s: Time for requests to end when the service is stopped, s.
-        replayed: All that is shown was recorded earlier, and every answer says so.
+        replayed: All figures were recorded earlier; every answer is marked.
         log_level: `debug`, `info`, `warning` or `error`; requests are logged at `info`.
         log_format: `text`, or `json` for an object a line.
         otel: Send traces and metrics to where the `OTEL_` variables say.
@@ -101,7 +100,7 @@ def check_options(options: ServeOptions) -> None:
     if options.socket is not None and options.tls_certificate is not None:
         raise InputError(
             "a Unix socket has no TLS",
-            why="nobody can listen in on it",
+            why="its traffic does not leave the host",
             fix="give --socket or --tls-certificate",
         )
     if options.socket_group is not None and options.socket is None:

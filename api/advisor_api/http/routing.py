@@ -104,7 +104,7 @@ class ErrorAnswer(BaseModel):
 ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorAnswer, "description": "Why there is no answer"}
 }
-"""How the description of a route says so."""
+"""The text in the description of a route."""
 
 REFUSALS: Mapping[int, str] = {
     401: "No token where one is needed, or a wrong, expired or revoked one",
@@ -291,7 +291,7 @@ class _SentRoute(APIRoute):
         unbounded = super().get_route_handler()
 
         async def usual(request: Request) -> Response:
-            # A thread may wait for ever, as for a disk of the network that is gone.
+            # A thread may wait forever, as for a disk of the network that is gone.
             async with asyncio.timeout(_MOST_S):
                 return await unbounded(request)
 
@@ -310,7 +310,7 @@ class _SentRoute(APIRoute):
             try:
                 return await usual(_Sent(request, value))
             except RequestValidationError as other:
-                # Only now: who may not ask at all learns only that, and nothing about the body.
+                # Only now: a caller without access learns only that, and nothing about the body.
                 raise fault or other from None
 
         return handler

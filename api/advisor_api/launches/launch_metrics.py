@@ -57,14 +57,14 @@ class LaunchMetrics(Collector):
             is_silent = status.silent_s is not None
             (self._silent.add if is_silent else self._silent.discard)(status.launch_id)
             self._begin_counters(status)
-            # What is old is shown to nobody as what a GPU does now.
+            # Old values are not shown as the present ones of a GPU.
             if status.state == "running" and not is_silent:
                 self._running[status.launch_id] = status
             else:
                 self._running.pop(status.launch_id, None)
 
     def _begin_counters(self, status: LaunchStatus) -> None:
-        """From 0, as far as it is known of what: else nobody sees the first value as a growth."""
+        """Begin counters at 0, so that Prometheus sees the first value as an increase."""
         if status.gpu_uuid is not None:
             for by_gpu in (self._used_j, self._saved_j, self._lost_j):
                 by_gpu[status.gpu_uuid] += 0.0
@@ -98,7 +98,7 @@ class LaunchMetrics(Collector):
     def count_energy(self, seen: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
         used_j, apart_j = seen.energy_to_end_j, seen.energy_apart_j
-        # What those took who were left after an end is in the first stretch, too.
+        # Energy of the jobs left after an end is in the first stretch, too.
         if seen.stretch or used_j is None:
             return
         with self._lock:

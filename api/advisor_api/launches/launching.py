@@ -343,7 +343,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
     Args:
         service: Of this host and home.
         launch_id: Of one that there is.
-        command: What asks the same at the command line, for those who are refused.
+        command: The same request at the command line, for the error.
 
     Raises:
         BusyError: the folder is lost.
@@ -367,7 +367,7 @@ def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFol
 
 
 def request_hash(wanted: LaunchRequest) -> str:
-    """Identity of what is asked for, however the JSON is written."""
+    """Identity of a request, however its JSON is written."""
     return hashlib.sha256(write(wanted).encode()).hexdigest()
 
 
@@ -408,7 +408,7 @@ def join(
         InputError: it does not run; an unknown job, or one without a profile to advise by.
         ModelError: there is no model to advise by.
         NoSplitError: no share keeps every limit, or none is worth it.
-        OSError: the request cannot be written; nobody was asked.
+        OSError: the request cannot be written; the launch was not asked.
         _OtherHostError: it runs on another host, or under another home of this one.
         SourceError: there is no GPU, or its driver does not answer.
         StoreError: the database does not answer.
@@ -442,7 +442,7 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
     """
     folder = _folder(service, launch_id, f"advisor launches show {launch_id}")
     if (request := read_request(folder, join_id)) is None:
-        raise HTTPException(404, f"nobody asked to join {launch_id} by {join_id}.")
+        raise HTTPException(404, f"{launch_id} has no request to join {join_id}.")
     return _visible_job(join_status(folder, join_id, request), caller)
 
 

@@ -148,7 +148,7 @@ def _observation(line: bytes, launch_id: str) -> Observation | None:
 
 EVERY_S = 3600.0
 
-# Who removed something, in the audit log.
+# The remover of something, in the audit log.
 _WHO = "service"
 
 
@@ -199,8 +199,8 @@ class Housekeeping:
 LOOK_S = 1.0
 
 HALF_S = 3.0
-"""Whoever asked for a launch makes its folder and starts its supervisor in less time. Nobody waits
-longer, however far the clock was set back."""
+"""Longest time from a request until its folder is made and its supervisor started, however far the
+clock was set back, s."""
 
 TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
@@ -267,7 +267,7 @@ class Reconciler:
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
         if row.state != "accepted":
-            gone = "the folder of the launch is gone, and nobody can tell what became of it"
+            gone = "the folder of the launch is gone, so its result is unknown"
             fail(row, self._state, "supervisor-gone", gone)
             return
         asked_s = datetime.fromisoformat(row.created_at).timestamp()
@@ -302,7 +302,7 @@ class Reconciler:
         if row := self._rows.get(folder.launch_id):
             return row
         if not folder.claimed():
-            # A command line that was killed before it began: nobody waits for it.
+            # A command line that was killed before it began: it has no caller.
             return None
         if row := self._state.launch(folder.launch_id):
             return row
@@ -340,7 +340,7 @@ class Reconciler:
             start_supervisor(row, self._state, self._settings)
 
     def _is_young(self, launch_id: str, made_s: float) -> bool:
-        """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
+        """Whether the caller of a launch may just be beginning it, by this moment of the clock."""
         now_s = time.monotonic()
         seen_s = now_s - self._first_seen.setdefault(launch_id, now_s)
         # One from the future is of before the clock was set back.
@@ -419,7 +419,7 @@ class DriftWatch:
             *((subject, _ENDED) for subject in sorted(known - there)),
         ):
             service.state.audit(
-                # Nobody asked for it.
+                # Without a request.
                 AuditEntry(
                     at=now(), who="advisor", action="drift", subject=subject, outcome=outcome
                 )

@@ -68,7 +68,7 @@ function shown(name, example) {
 function needs(security) {
   if (!security) return "Needs no token.";
   return security.some((one) => !Object.keys(one).length)
-    ? "Needs a token where the service lets nobody read without one."
+    ? "Needs a token if the service requires one for reading."
     : "Needs a token.";
 }
 

@@ -1,4 +1,4 @@
-// All jobs of a GPU model, a line each: how much of a card it needs, what it draws, and beside whom
+// All jobs of a GPU model, a line each: how much of a GPU it needs, what it draws, and with which job
 // it does best.
 
 import { address, field, html, link, notice, select, table, tag } from "./elements.js";

@@ -9,7 +9,7 @@ export function stateTag(launch) {
   return tag(stateText(launch), launch.silent_s == null ? (KINDS[launch.state] ?? "") : "bad");
 }
 
-// The state, with how old that is where nobody has heard of the supervisor.
+// The state, with its age where the supervisor is silent.
 export function stateText({ state, silent_s }) {
   return silent_s == null ? state : `${state}, not heard of for ${silent_s} s`;
 }
@@ -36,7 +36,7 @@ export function ratedSpeed(job) {
   return rated(speedOf(job));
 }
 
-// Nobody is faster than alone on one host (by 14 % more than noise): more is of another one.
+// On one host no job is faster than alone (beyond 14 % of noise): a higher speed is another host's.
 export function rated(speed) {
   return speed > 1.136 ? `${number(speed)}x its profile` : percent(speed);
 }
@@ -85,7 +85,7 @@ export function countedNames({ jobs }) {
   return [...counts].map(([job, count]) => (count > 1 ? `${count} × ${job}` : job)).join(", ");
 }
 
-const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "in turns" };
+const WITHOUT_SPLIT = { uncapped: "no limits", "time-sliced": "time-sliced" };
 
 export function splitName({ sharing, jobs }) {
   if (sharing !== "limited" && !jobs.some((job) => job.below_normal)) return WITHOUT_SPLIT[sharing] ?? sharing;

@@ -1,4 +1,4 @@
-// The first page: each GPU with who runs on it, what sharing has saved, and what has ended.
+// The first page: each GPU with its jobs, the savings of sharing, and ended launches.
 
 import { html, link, table } from "./elements.js";
 import { content, run } from "./frame.js";
@@ -59,7 +59,7 @@ function keeper(place) {
 
 function drawEnded(place, { ended, at }) {
   place.hidden = ended.length === 0;
-  // Who reads on a link stays there.
+  // A reader with the focus on a link stays there.
   const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   place.replaceChildren(html("h2", {}, "Ended ", link("all launches", "/launches")), list(ended, at));
   if (focused) place.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();

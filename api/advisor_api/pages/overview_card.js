@@ -1,4 +1,4 @@
-// One GPU: who runs on it at which share, what it draws, how fast each job is, and since when.
+// One GPU: its jobs with their shares and speeds, its power, and since when.
 
 import { html, link, svg, tag } from "./elements.js";
 import { drawable, powerStrip, powerText, span, speedStrip, speedText } from "./launch_strips.js";

@@ -40,10 +40,10 @@ function basis(today, week, running) {
     `Observed, not predicted: steps and metered energy of ${launches(today.launches)} today and ${week.launches} this week,`,
     `which took ${kwh(today.kwh)} in ${hours(today.gpu_hours)} of GPU time today.`,
     "What they would have taken with a whole GPU for each job is worked out from the rates and powers of their profiles.",
-    "A GPU that becomes free counts as switched off",
+    "Freed GPUs count as switched off",
   ];
   const idle = today.kwh_saved_idle;
-  parts.push(idle === null ? "." : `; where it idles, ${idle < 0 ? `${kwh(-idle)} more were taken` : `${kwh(idle)} were saved`} today.`);
+  parts.push(idle === null ? "." : `; if they idle, ${idle < 0 ? `${kwh(-idle)} more were taken` : `${kwh(idle)} were saved`} today.`);
   if (week.uncounted) parts.push(` Not counted this week: ${launches(week.uncounted)}, of jobs without a profile, of wrong results, or of energy that was not read.`);
   if (week.gpu_hours_unread * HOUR_S >= 1) parts.push(` Energy not known for ${hours(week.gpu_hours_unread)} this week: none counts as saved in it.`);
   return parts.join(" ").replaceAll(" .", ".").replaceAll(" ;", ";");

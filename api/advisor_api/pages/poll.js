@@ -1,10 +1,10 @@
-// Asking again and again, once a second if nothing else is said, while somebody looks.
+// Asks again and again, once a second by default, while the page is visible.
 
 import { explain } from "./frame.js";
 
 const EVERY_MS = 1000;
 
-// `look` says whether to go on; nobody waits for the end. A failure is shown in `place`, and looking goes on after a while:
+// `look` tells whether to go on; its end is not awaited. A failure is shown in `place`, and looking goes on after a while:
 // a service that was restarted is found again.
 export async function poll(place, look, every = EVERY_MS) {
   let failures = 0;

@@ -34,7 +34,7 @@ run(async (query) => {
   };
   content.append(
     html("h1", {}, "Queue"),
-    html("p", { class: "quiet-text" }, "Who shares a GPU with whom, when and where, until all jobs are done: as ", html("code", {}, "advisor place"), " plans it."),
+    html("p", { class: "quiet-text" }, "Which jobs share a GPU, when and where, until all jobs are done: as ", html("code", {}, "advisor place"), " plans it."),
     html(
       "form",
       { onsubmit: ask },
@@ -164,5 +164,5 @@ function schedule(plan, shown) {
   return left > 0 ? html("div", {}, made, html("p", { class: "hint" }, `And ${left} more: advisor place --json has all.`)) : made;
 }
 
-// What somebody wrote and the page cannot take.
+// Text that the page cannot read.
 class Said extends Error {}

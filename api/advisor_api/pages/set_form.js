@@ -1,4 +1,4 @@
-// What is asked of the service about two to seven jobs on one GPU.
+// The form of a request about two to seven jobs on one GPU.
 
 import { field, html, select } from "./elements.js";
 import { BUNDLED_MODEL } from "./gains.js";

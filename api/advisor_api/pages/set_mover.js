@@ -86,7 +86,7 @@ function slider({ options, names }, i, onlevel) {
       const words = sharing === "limited" ? (level < 100 ? share(level) : "no limit") : SHARING_WORDS[sharing];
       if (levels.length > 1 && levels.includes(level)) input.value = levels.indexOf(level);
       input.setAttribute("aria-valuetext", words);
-      value.textContent = levels.length < 2 && sharing === "limited" ? "no limit: it leaves room by itself" : words;
+      value.textContent = levels.length < 2 && sharing === "limited" ? "no limit: a small job" : words;
     },
   };
 }
@@ -101,14 +101,14 @@ function nearest({ options }, chosen, i, level) {
 function shortcuts({ options, best, way }) {
   const found = [[`Best: ${best.split}`, best]];
   if (way !== best) found.push([`For time: ${way.split}`, way]);
-  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "In turns", exclusive: "One after the other" };
+  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "Time-sliced", exclusive: "One after the other" };
   for (const option of options) {
     if (option.split in named && option !== best && option !== way) found.push([named[option.split], option]);
   }
   return found;
 }
 
-// What a screen reader says, and everybody may read, when the shares have moved.
+// The text for screen readers, visible to all, when the shares have moved.
 function spoken(option) {
   const speeds = option.jobs.map((job) => `${job.job} at ${percent(job.speed.value)}`).join(", ");
   const misses = option.violations.length ? ` Not allowed: ${option.violations.join("; ")}.` : "";

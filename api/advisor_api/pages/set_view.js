@@ -11,11 +11,11 @@ export const OBJECTIVES = {
   "throughput-per-watt": { title: "Sum of relative speeds per watt", unit: "per kW", scale: 1000 },
   "raw-throughput-per-watt": { title: "Sum of rates per watt", unit: "steps of both per J", scale: 1 },
   throughput: { title: "Sum of relative speeds", unit: "", scale: 1 },
-  "energy-delay": { title: "Inverse of energy times time", unit: "1/kW", scale: 1000 },
+  "energy-delay": { title: "Inverse energy-delay product", unit: "1/kW", scale: 1000 },
   "max-min": { title: "Speed of the slower job", unit: "of its full speed", scale: 1 },
 };
 
-export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "in turns", exclusive: "one after the other" };
+export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "time-sliced", exclusive: "one after the other" };
 
 // Percent: shares are rounded to whole SMs.
 const WHOLE_WITHIN = 1.6;

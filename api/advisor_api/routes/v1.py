@@ -328,7 +328,7 @@ async def _request(request: Request) -> Request:
 
 @overview.get("/overview", response_model=Overview)
 async def show_overview(request: Annotated[Request, Depends(_request)], caller: Reader) -> Response:
-    """The GPUs and who runs on them, launches with their history, and what was saved, observed.
+    """The GPUs and their jobs, launches with their history, and observed savings.
 
     Its ETag is of all but the moment.
     """

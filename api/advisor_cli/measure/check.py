@@ -155,7 +155,7 @@ def check(
     if found.vendor != "nvidia":
         raise InputError(
             f"{found.model} is not checked",
-            why="what is looked for was seen under NVIDIA MPS",
+            why="wrong results were found under NVIDIA MPS only",
             fix="choose an NVIDIA GPU with --gpu",
         )
     wanted = counts_to_check(numbers("counts", counts, int), found)

@@ -135,8 +135,8 @@ def known_timing(
 ) -> PowerTiming | None:
     """What `advisor power sensor` found of a card; None where it was not measured.
 
-    A replay has no sensor, and of an exporter nobody knows how old its readings are. Where the
-    record is not of the card itself, a line on the console says so.
+    A replay has no sensor, and the age of an exporter's readings is unknown. Where the
+    record is of another GPU of the model, the console has a line for it.
 
     Raises:
         InputError: there is no such card.
@@ -144,7 +144,7 @@ def known_timing(
     """
     live = gpu != REPLAY and source in (None, "nvml")
     records = known_sensors(settings.home) if live else []
-    # Without a driver the testbed says so, where one is needed at all.
+    # Without a driver the testbed raises an error, if it needs one.
     with suppress(SourceError):
         card = find_gpus(gpu) if records else None
         record = card and record_for(card.uuid, card.model, card.driver or "", records)
@@ -177,7 +177,7 @@ def bundled_points() -> list[Point]:
 
 
 def say_replay(console: Console, model: str, noise: bool = False) -> None:
-    """Nobody takes a replay for a measurement."""
+    """A line that this is a replay, not a measurement."""
     how = (
         "recorded means come back with noise of the size of their standard errors"
         if noise
@@ -211,7 +211,7 @@ def stoppable(console: Console) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        # Where the terminal is gone, there is nobody to write to.
+        # The terminal may be gone.
         with suppress(OSError):
             console.print("stopped; finished points are kept: the same command goes on from here")
         raise typer.Exit(STOPPED) from None

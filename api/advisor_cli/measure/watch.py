@@ -59,7 +59,7 @@ _HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
     ("rate", lambda job: "-" if job.rate is None else f"{job.rate:.4g} {job.rate_unit}/s"),
     ("watts", lambda job: _number(job.power_w, "W")),
     ("SMs active", lambda job: _percent(job.sm_active_percent)),
-    ("half a card", lambda job: _range_text(job.half_speed, "%", WHOLE)),
+    ("half a GPU", lambda job: _range_text(job.half_speed, "%", WHOLE)),
     ("fills it", lambda job: {True: "yes", False: "no", None: "-"}[job.fills]),
 )
 _COLUMNS = ("GPU", "watts", "limit", "SMs active", "memory", "others there")
@@ -116,7 +116,7 @@ def watch(
     if save is not None:
         if told is None:
             raise InputError(
-                f"process {pid} tells nobody how far it is, so it makes no job",
+                f"process {pid} shows no progress, so it cannot be saved as a job",
                 fix=" ".join(_how(pid, command, told, save)),
             )
         job = replace(inline_job(save, command, told.progress), workdir=workdir_of(pid))
@@ -188,12 +188,12 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 def _host_screen(seen: "HostSeen") -> Group:
     table = table_of(_HOST_COLUMNS, seen.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
-    nobody = Text("nobody holds a GPU of this host")
+    unused = Text("no job uses a GPU of this host")
     words = (
-        f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
+        f"half a GPU: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
     )
     notes = [words, *_moves(seen)] if seen.jobs else _moves(seen)
-    return Group(table if seen.jobs else nobody, *map(Text, notes))
+    return Group(table if seen.jobs else unused, *map(Text, notes))
 
 
 def _host_text(seen: "HostSeen") -> str:
@@ -202,7 +202,7 @@ def _host_text(seen: "HostSeen") -> str:
 
 
 def _moves(seen: "HostSeen") -> Iterator[str]:
-    """Who could share a card, a line each."""
+    """Sets that could share a GPU, a line each."""
     if seen.free_gpus:
         yield f"free: GPU {listed('?' if n is None else n for n in seen.free_gpus)}"
     if seen.impossible:
@@ -212,12 +212,12 @@ def _moves(seen: "HostSeen") -> Iterator[str]:
         shares = one.limits_percent
         limits = f", limits {'/'.join(f'{n:g}' for n in shares)}" if min(shares) < WHOLE else ""
         yield (
-            f"{listed(one.jobs)} could share a card{limits}: {speeds} of their speeds, "
+            f"{listed(one.jobs)} could share a GPU{limits}: {speeds} of their speeds, "
             f"{one.power_w:,.0f} W, {_range_text(one.saved_w, 'W')} less for the same work, "
-            f"freed cards off ({seen.basis})"
+            f"freed GPUs off ({seen.basis})"
         )
     if seen.together:
-        yield "none of it was tried, and a job that runs cannot move; to start them so:"
+        yield "this was not tried, and a running job cannot move; to start them so:"
         yield from (one.command for one in seen.together)
 
 

@@ -191,7 +191,7 @@ def _check_gpu_model(gpu: str, gpu_model: str | None) -> None:
 
 
 def _say_power_replay(console: Console, what: str, of: SensorRecord | KernelReport) -> None:
-    """Nobody takes a replay for a measurement."""
+    """A line that this is a replay, not a measurement."""
     console.print(
         f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
         f"{of.measured_at[:10]}: no GPU is used.",
@@ -476,7 +476,7 @@ def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: 
         console.print(f"record of the power sensor: {origin}", soft_wrap=True)
     if not channel.accepted:
         console.print(
-            "the record of the sensor did not keep what is asked of one: bands may be too narrow",
+            "the sensor record misses its own requirements: bands may be too narrow",
             soft_wrap=True,
         )
     return record, channel

@@ -157,7 +157,7 @@ class UserDaemon:
         self._said = dict[str, object]()
 
     def sight(self, *, used: bool) -> Sight | None:
-        """Who uses the GPU; None: nobody of ours, or the daemon or the driver does not say."""
+        """The processes on the GPU; None: none of ours, or daemon or driver do not answer."""
         if not used:
             return None
         try:
@@ -173,13 +173,13 @@ class UserDaemon:
         return granted_units(self._backend, share, variables, user)
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
-        """Doubt the limits of all while somebody else computes there, whom Slurm may have sent."""
+        """Doubt all limits while another process computes there, perhaps a job of Slurm."""
         why = "which are of no job that names itself: nothing will be learned of those beside"
         self._say_once("strangers", pids, f"processes {pids} compute, {why}")
         return True
 
     def job_of(self, pid: int) -> str | None:
-        """The job of a process; it says so itself, but only its user's jobs are to be had."""
+        """The job of a process, by its own variable, but only among its user's jobs."""
         number = environment_of(pid).get("SLURM_JOB_ID", "")
         return number if number and owner_of(pid) == self._user_of(number) else None
 
@@ -227,7 +227,7 @@ def run_agent(folder: Path, settings: Settings, service: Client, stop: threading
         folder: Where Prolog, TaskProlog and Epilog write down jobs.
         settings: Of its environment.
         service: Knows jobs alone, and takes observations.
-        stop: Set by somebody else.
+        stop: Set by another thread.
     """
     agent = SlurmAgent(folder, settings, service)
     busy_s = time.monotonic()

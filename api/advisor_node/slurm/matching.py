@@ -179,7 +179,7 @@ def _meeting(
     *,
     planned: bool = False,
 ) -> _Meeting:
-    # A part of a GPU that is held, and used by nobody, goes before all that take another one.
+    # An unused part of a GPU in use goes before all that take another GPU.
     return _Meeting(
         kinds=kinds,
         question=Question(
@@ -272,7 +272,7 @@ class QueueRound:
         yield from freed.values()
         jobs = [job for job in self.jobs if job.key not in freed]
         yield from self._given_up(jobs)
-        # Nobody is sent to, or waits for, a card of a node that takes no more jobs.
+        # No job is sent to, or waits for, a GPU of a drained node.
         still = [job for job in jobs if not any(self._drained(node) for node, _ in job.cards)]
         cards = grouped(_open_cards(still, self._kind), lambda card: self._kind(card[0]))
         come = (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s)
@@ -284,7 +284,7 @@ class QueueRound:
     def _of(self, cards: Sequence[_CardTasks], waiting: Sequence[SlurmTask]) -> Iterator[Change]:
         """Of jobs that may meet: some have a part of a GPU, the others wait."""
         good = self._good(_pairs_and_joins(cards, waiting, self.model))
-        # Of who shares with nobody the service may know nothing, and then plans nothing.
+        # The service may not know jobs that share with no other, and then plans nothing.
         sharing = {job.key for meeting, _ in good for job in meeting.jobs}
         good += self._good(_planned_sets(cards, waiting, sharing, self.sets, self.model))
         together: set[str] = set()
@@ -294,7 +294,7 @@ class QueueRound:
         for first, *_ in cards:
             late = self.now_s - first.eligible_s > self.wait_s
             if first.pending and first.key not in together and late:
-                yield self._whole(first, "nobody is left to share with")
+                yield self._whole(first, "no job is left to share with")
 
     def _good(self, meetings: Iterable[_Meeting]) -> list[tuple[_Meeting, Together]]:
         """Those that are advised, and in which time limits leave their work to all that come."""
@@ -327,7 +327,7 @@ class QueueRound:
             and (job.eligible_s - self.now_s < self.wait_s / 2)
         )
 
-    # What is told
+    # Changes for Slurm
 
     def _begins(self, meeting: _Meeting, answer: Together) -> Change:
         """One with the largest share is the first.
@@ -363,7 +363,7 @@ class QueueRound:
         return Change(job=job, named=told, counted=counted, limit_min=limit, why=f"{share} % {why}")
 
     def _freed(self) -> Iterator[Change]:
-        """Jobs that wait for what drained nodes have; they wait for nobody any more."""
+        """Jobs that wait for GPUs of drained nodes; they stop waiting."""
         for job in self.jobs:
             nodes = [
                 node.name
@@ -391,7 +391,7 @@ class QueueRound:
         told = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
         return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
 
-    # Who may meet
+    # Jobs that may share
 
     def _came_s(self, job: SlurmTask) -> float:
         """When a waiting job could have begun without us."""
@@ -475,7 +475,7 @@ class _Matching:
 
     Args:
         advice: What the service says of pairs.
-        jobs_dir: Jobs that somebody has named.
+        jobs_dir: Named jobs.
         ask: Runs Slurm's commands.
     """
 

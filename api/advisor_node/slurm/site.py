@@ -230,7 +230,7 @@ class SlurmTask:
 
     @property
     def undecided(self) -> bool:
-        """Whether nobody has said yet what it gets."""
+        """Whether its share is not decided yet."""
         return (
             self.pending
             and self.named is not None
@@ -406,7 +406,7 @@ class SiteSettings:
         address: Of the service.
         wait_s: How long a job waits for others before it may start alone.
         gpu_model: None: the one that all profiles have in common.
-        facts: File by which the plugin is told of the site.
+        facts: File with the facts of the site for the plugin.
     """
 
     address: str

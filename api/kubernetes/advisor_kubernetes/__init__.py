@@ -1,1 +1,1 @@
-"""Kubernetes: admission of pods that share a GPU, who meets whom, and what runs on the nodes."""
+"""Kubernetes: admission of pods that share a GPU, their partners, and the agents of nodes."""

@@ -207,7 +207,7 @@ class Wishes:
         max_p99_ms: Longest p99 latency of its answers, ms; None: the service's.
         expected_s: How long it takes alone on a whole GPU, s; None: not known.
         whole_when_full: Whether it takes a whole GPU where none for sharing is free.
-        placed_by: Who else places it: it is only advised; None: the chooser.
+        placed_by: Another placer, so that it is only advised; None: the chooser.
         max_wait_s: How long it waits for a partner before it runs alone, s.
         container: Name of the container that computes; None: the one that asks for a GPU.
     """
@@ -286,7 +286,7 @@ Advise: TypeAlias = Callable[[Question], Answer]
 
 
 def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
-    """The patch of a pod, and what its author is told.
+    """The patch of a pod, and the warnings for its author.
 
     Args:
         pod: As it came; it is not changed.
@@ -314,7 +314,7 @@ def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[li
 def _of_placer(
     pod: Object, placer: str, place: int, share: str, memory_mib: int | None, notes: dict[str, str]
 ) -> Iterator[Object]:
-    """The same in the words of who places the pod; what its author has set stays."""
+    """The same in the syntax of the pod's placer; settings of its author stay."""
     container = parts(pod, "spec", "containers")[place]
     path = f"/spec/containers/{place}"
     limits = part(container, "resources", "limits")
@@ -336,7 +336,7 @@ def _of_placer(
 # Annotations of KAI-Scheduler, MiB or a part of the card; one of them is set.
 _OF_KAI = ("gpu-memory", "gpu-fraction")
 
-# How names of variables begin that nobody else may set where a pod computes.
+# Prefixes of variables that only the webhook may set in the computing container.
 _OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
 
 
@@ -475,7 +475,7 @@ _DIVIDED = (
     (
         r"nvidia\.com/(gpumem|gpucores|priority)",
         "a limit of HAMi, which divides GPUs itself",
-        "it binds nobody on a GPU that advisor chooses",
+        "it limits no pod on a GPU that advisor chooses",
         f"set {names.PLACED_BY}: hami, and advisor writes these limits; or leave it out",
     ),
     (
@@ -665,7 +665,7 @@ def _answer(
 def _created(
     pod: Object, *, host_paths: Sequence[str], is_full: bool, advise: Advise
 ) -> tuple[list[Object], str]:
-    """The patch of a new pod, and what its author is told, which `kubectl` prints."""
+    """The patch of a new pod, and the warnings for its author, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
     if strangers := sorted(_ours(annotations) - names.ASKED):
         raise InputError(

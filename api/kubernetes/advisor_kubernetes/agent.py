@@ -131,7 +131,7 @@ class _GpuDaemon:
         return lost
 
     def sight(self, *, used: bool) -> Sight | None:
-        """Who uses the GPU; None: daemon or driver do not say, and no other pod may start."""
+        """The processes on the GPU; None: unknown, and no other pod may start."""
         try:
             return self.backend.sight()
         except AdvisorError as error:
@@ -139,7 +139,7 @@ class _GpuDaemon:
             return None
 
     def meet_strangers(self, pids: Sequence[int]) -> bool:
-        """Let no pod start while somebody else computes there, whom a device plugin may send."""
+        """Let no pod start while another process computes there, perhaps of a device plugin."""
         self.unready = self.unready or (
             f"processes {pids} compute on it, which are of no pod that was sent there: "
             "a device plugin must not give out the same GPUs"
@@ -173,7 +173,7 @@ class _GpuDaemon:
                 fix="delete the pods on this GPU; the server recovers when the last one has ended",
             )
         if not self._proven:
-            # As a user whom the server serves now: another one would wait until these have ended.
+            # As the user that the server serves now: another would wait until these have ended.
             control = self.backend.control
             busy = [server for server in control.servers() if control.clients(server)]
             self.prove(Share(WHOLE), owner_of(busy[0]) if busy else None)
@@ -186,7 +186,7 @@ class _GpuDaemon:
 
 
 def _make_folder(folder: Path, mode: int) -> None:
-    """A folder below one of root's; others may enter, and nobody else may have made it."""
+    """A folder below one of root's; others may enter, but only its owner may have made it."""
     folder.mkdir(parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != folder.parent.stat().st_uid:
@@ -265,7 +265,7 @@ class MetricsServer(ThreadingHTTPServer, Collector):
     """
 
     daemon_threads = True
-    request_queue_size = 128  # with five, who opens many keeps the kubelet waiting for seconds
+    request_queue_size = 128  # with five, a caller with many keeps the kubelet waiting for seconds
 
     def __init__(self, host: str, port: int) -> None:
         self.looked_s, self.ready = -math.inf, False
@@ -450,7 +450,7 @@ class GpuHours:
             for uid, part in self.held.items():
                 self.total_s[uid] = self.total_s.get(uid, 0.0) + part * (now_s - self._looked_s)
         self._looked_s = now_s
-        # All parts are the GPU, however little of it is booked: nobody else pays for the rest.
+        # All parts are the GPU, however little of it is booked: no other pod pays for the rest.
         booked = {pod.uid: pod.booked_percent for pod in pods if not pod.over}
         self.held = {uid: percent / sum(booked.values()) for uid, percent in booked.items()}
         there = {pod.uid for pod in pods}
@@ -504,7 +504,7 @@ class NodeApi:
         notes = {names.GPUS: json.dumps(gpus), names.GPUS_CHECKED_AT: checked_at}
         # The label says that its GPUs have MPS daemons of the agent.
         meta = {"labels": {f"{names.PREFIX}mps": "true"}, "annotations": notes}
-        # First the capacity: nobody is sent before the annotation says that GPUs are ready.
+        # First the capacity: no pod is sent before the annotation lists ready GPUs.
         capacity: Object = {"status": {"capacity": {names.SHARE_RESOURCE: str(100 * len(gpus))}}}
         self._cluster.patch(f"{NODES}/{self._node}/status", capacity)
         self._cluster.patch(f"{NODES}/{self._node}", {"metadata": meta})
@@ -522,7 +522,7 @@ LOG = logging.getLogger("advisor.kubernetes.agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent is told.
+    """Options of an agent.
 
     Attributes:
         host: Address that metrics are served on.
@@ -553,11 +553,11 @@ def run_agent(
     """Look at the node until `stop` is set; then the daemons end, and the GPUs are not ready.
 
     Args:
-        options: What this agent is told.
+        options: Of this agent.
         settings: Of its environment.
         api: The API server.
         service: Knows jobs alone, and takes observations.
-        stop: Set by somebody else.
+        stop: Set by another thread.
         on_start: Called with the port of the metrics.
 
     Raises:
@@ -666,7 +666,7 @@ class _KubernetesAgent:
         ]
         if self._published:
             then_s, known = self._published
-            if known == gpus and now_s - then_s < 30.0:  # who reads it leaves what is older
+            if known == gpus and now_s - then_s < 30.0:  # readers ignore older ones
                 return
         if _publish(self._api, gpus):
             self._published = now_s, gpus

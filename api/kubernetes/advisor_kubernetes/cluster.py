@@ -159,7 +159,7 @@ class ClusterError(AdvisorError, code="cluster"):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else changed the object first, or it is gone: look again."""
+        """The object was changed meanwhile, or is gone: look again."""
         return self.status in (404, 409)
 
 
@@ -379,7 +379,7 @@ class ObjectMirror:
                     stopping.wait(_PAUSE_S)
                 # What was missed meanwhile stands in a new list.
                 self._version = ""
-            except Exception:  # a fault of ours must not leave an old copy for ever
+            except Exception:  # a fault of ours must not leave an old copy forever
                 LOG.exception("an internal error")
                 stopping.wait(_PAUSE_S)
                 self._version = ""

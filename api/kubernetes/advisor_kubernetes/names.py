@@ -19,7 +19,7 @@ ASKED = frozenset(
 ADVISED_SHARE = "advice.advisor.dev/share-percent"
 ADVISED_SPEED = "advice.advisor.dev/speed"
 ADVISED_MEMORY = "advice.advisor.dev/memory-mib"
-"""Of pods that another scheduler places; they bind nobody."""
+"""Of pods that another scheduler places; they are advice only."""
 
 SHARE_PERCENT = "advisor.dev/share-percent"
 SPLIT = "advisor.dev/split"
@@ -27,7 +27,7 @@ SPLIT = "advisor.dev/split"
 """
 
 MEMORY_MIB = "advisor.dev/memory-mib"
-"""At how much their memory is bounded, MiB, in the same order; of who was there before only its own
+"""At how much their memory is bounded, MiB, in the same order; of earlier pods only their own
 is told."""
 
 MEMORY_LIMIT = "advisor.dev/memory-limit"
@@ -52,7 +52,7 @@ GPUS = "advisor.dev/gpus"
 "why"}`."""
 
 GPUS_CHECKED_AT = "advisor.dev/gpus-checked-at"
-"""Annotation of a node: when that list was last true. Nobody renews it if the agent is gone."""
+"""Annotation of a node: when that list was last true. It is not renewed if the agent is gone."""
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -58,7 +58,7 @@ class Node:
         taints: Those that keep pods away.
         gpus: Those that are ready.
         allocatable: What all pods may ask for together; nothing: it does not say.
-        checked_at: What its agent wrote when that was last true; empty: nobody renews it.
+        checked_at: What its agent wrote when that was last true; empty: no agent renews it.
         refused: Why none of its GPUs is used; empty: they are.
     """
 
@@ -215,7 +215,7 @@ class Pod:
         version: Its resourceVersion.
         created_s: When it was made, seconds since 1970.
         started_s: When its node took it; None: not yet.
-        user: Whom it runs as; equal texts are the same user for MPS.
+        user: The user that it runs as; equal texts are the same user for MPS.
         claim: The resource claim that brings its GPU; None: a GPU of a node is chosen.
         booked_percent: What it books of a GPU.
         gates: Names of its scheduling gates.
@@ -365,7 +365,7 @@ def _sure(asked: Wishes, item: Object) -> Wishes:
 
 
 def _user(spec: Object, container: Object) -> str:
-    """MPS serves one user at a time; where the pod does not say whom, its image does."""
+    """The user for MPS, which serves one at a time; by the image if the pod names none."""
     for context in (part(container, "securityContext"), part(spec, "securityContext")):
         if (user := context.get("runAsUser")) is not None:
             return f"uid {user}"
@@ -391,7 +391,7 @@ class _Card:
     pods: list[Pod] = field(default_factory=list[Pod])
 
     def kind(self, now_s: float) -> object:
-        """What the advice for who joins depends on; equal ones are alike in it."""
+        """What the advice for a join depends on; equal ones are alike in it."""
         model, memory_mib = self.place.model, self.place.memory_mib
         running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
         left = self.pods[0].left(now_s) if len(self.pods) == 1 else None
@@ -403,7 +403,7 @@ class _Card:
         return tuple(pod.bound_mib for pod in self.pods)
 
     def fits(self, *pods: Pod) -> bool:
-        """Whether pods, who may meet, could run beside all that are there, whatever the advice."""
+        """Whether these pods could run beside all that are there, whatever the advice."""
         everybody = [*self.pods, *pods]
         return (
             sum(pod.booked_percent for pod in everybody) <= _WHOLE_CARD
@@ -504,7 +504,7 @@ class _Cards:
         return sum(self._is_free(place, namespace) for place in self._places.values())
 
     def _is_free(self, place: GpuSlot, namespace: str) -> bool:
-        """Who has a GPU of a node keeps others out, whose shared memory he would see."""
+        """Whether a GPU is free for a namespace; namespaces on one node could see shared memory."""
         tenant = place.node and self._tenants.get(place.node.name, namespace)
         return place.key not in self.held and (self._mixed or tenant == namespace)
 
@@ -594,7 +594,7 @@ class _PodOffer(Offer):
 
     @property
     def pair(self) -> tuple[Pod, Pod]:
-        """Who is given a GPU next, of two kinds of pods."""
+        """The order of two kinds of pods for the next GPU."""
         return self.first[0], self.second[1 if self.first is self.second else 0]
 
     def beside(self, card: _Card, now_s: float) -> Offer:
@@ -630,10 +630,10 @@ class _PodOffer(Offer):
 
 
 def _bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
-    """At how much the memory of each pod is bounded.
+    """Memory limit of each pod, MiB.
 
-    Of what nobody needs so much is open to them as they book, and the rest is for who joins. A
-    variable must have a value: what no card has is no bound.
+    Memory that no pod needs is divided by what the pods book; the rest is kept for pods that join.
+    The variable must have a value: one that exceeds every GPU's memory stands for no limit.
     """
     whole, booked = int(memory.most_mib or MOST_MIB), sum(pod.booked_percent for pod in pods)
     return tuple(memory.limit_mib(n, booked) or whole for n in range(len(pods)))
@@ -647,7 +647,7 @@ def _question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
 
 
 def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Question:
-    """Who is to join those on a card; of two lengths count as well, of one what is left."""
+    """A join to the pods of a GPU; of two pods lengths count as well, of one the remainder."""
     place = card.place
     return Question(
         jobs=_of_known_lengths(
@@ -793,7 +793,7 @@ class Round:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
         allowed: The most GPUs of a namespace, where its quotas bound them.
-        unread: Why nobody knows that, by namespace: its pods wait.
+        unread: Why that is unknown, by namespace: its pods wait.
         others: What all other pods ask of nodes, by node.
         left_alone: Uids of pods that are given nothing now.
     """
@@ -813,7 +813,7 @@ class Round:
     def decide(self) -> Iterator[PodDecision]:
         """What each waiting pod does now; by namespace, that of the oldest first."""
         cards = _Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
-        # A pod whose partner has its share already is given its own, beside it and to nobody else.
+        # A pod whose partner has its share already gets its own, beside that partner only.
         promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
         for write in promised.values():
             [first] = write.partners
@@ -883,7 +883,7 @@ class _Tenant:
         for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
             if offer.takes_gpu and (card := self._room_for(offer, begun)):
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
-                continue  # in the next rounds, when those who begin there have their shares
+                continue  # in the next rounds, when the pods that begin there have their shares
             start = offer.start(self.cards, answer)
             # Others that are made together with them have two seconds to come.
             if start is not None and self.round.now_s - start.pods[0].created_s >= 2.0:
@@ -892,7 +892,7 @@ class _Tenant:
                 yield start
 
     def _room_for(self, pair: _PodOffer, cards: Iterable[_Card]) -> _Card | None:
-        """A GPU whose pods both could join, so that they need none; not who has waited too long."""
+        """A GPU whose pods both could join, so that they need none; not after too long a wait."""
         if any(map(self._is_late, pair.pair)):
             return None
         for card in cards:
@@ -922,7 +922,7 @@ class _Tenant:
                     self.unasked.add(pods[0].kind)
                 else:
                     self.refusals.setdefault(pods[0].kind, []).append(answer)
-        # Who can join by the advice takes no other GPU meanwhile.
+        # A pod that can join by the advice takes no other GPU meanwhile.
         open_to = {kinds[0]: best[kinds][0].cards for kinds in best if best[kinds][0].cards}
         return [
             found

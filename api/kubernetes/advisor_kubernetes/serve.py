@@ -109,7 +109,7 @@ SILENT_S = 120.0
 
 
 def heard(nodes: Iterable[Node], seen: dict[str, tuple[str, float]], now_s: float) -> list[Node]:
-    """The nodes whose agent said something lately, or on which nobody renews anything.
+    """The nodes whose agent said something lately, or without an agent.
 
     Clocks of nodes are not compared: `seen` has what each agent said and since when, and is renewed
     for these nodes, which are all. `now_s` is of a clock that does not jump.
@@ -379,7 +379,7 @@ class Choosing:
             except AdvisorError as error:
                 LOG.warning("%s", error)
                 stopping.wait(_TICK_S)
-            except Exception:  # a fault of ours must not leave all pods waiting for ever
+            except Exception:  # a fault of ours must not leave all pods waiting forever
                 LOG.exception("an internal error")
                 stopping.wait(_TICK_S)
             self._last_round_s = time.monotonic()
@@ -452,7 +452,7 @@ class Choosing:
                 if error.is_conflict:
                     self._conflicts.inc()
                 elif error.status in (400, 403, 422):
-                    # A rule or a webhook refuses this pod, perhaps for ever: others must not wait,
+                    # A rule or a webhook refuses this pod, perhaps forever: others must not wait,
                     # and it is tried again in a minute.
                     self._left_alone[write.pod.uid] = time.monotonic() + 60.0
                     self._events.say(write.pod, "NotWritten", str(error), kind="Warning")
@@ -516,7 +516,7 @@ def adviser(client: Client) -> Advise:
 class _Gate(Gate):
     """The gate of `advisor serve`, for callers that have no tokens.
 
-    Answers depend on the request alone, so whoever asks learns nothing and changes nothing. Names
+    Answers depend on the request alone, so a caller learns nothing and changes nothing. Names
     in Host headers are those of Kubernetes' services, and no browser comes here.
     """
 
@@ -526,7 +526,9 @@ class _Gate(Gate):
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes], address: str) -> Caller:
         if self._certified and scope["path"] == "/mutate" and CERTIFIED not in scope:
-            raise HTTPException(403, "only who shows a certificate of the API server is answered.")
+            raise HTTPException(
+                403, "only callers with a certificate of the API server are answered."
+            )
         return ANONYMOUS_READER
 
     def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
@@ -581,7 +583,7 @@ def _mutate(
             review, read_object(body), choosing.username, host_paths,
             is_full=choosing.is_full, advise=advise,
         )  # fmt: skip
-        # All others ask nobody, and take a millisecond.
+        # All others need no service, and take a millisecond.
         asks = names.PLACED_BY.encode() in body
         return JSONResponse(await asyncio.to_thread(answer) if asks else answer())
 

@@ -15,7 +15,7 @@ from advisor.errors import InputError, StoreError
 from advisor.formats.rows import P, from_row, json_row
 
 GPU_MODEL = "NVIDIA H200"
-"""What most bundled points were measured on: taken where nobody says which GPU model is meant."""
+"""What most bundled points were measured on: taken if no GPU model is given."""
 
 
 def bundled_solo_points(jobs: Iterable[str] | None = None) -> list[SoloPoint]:

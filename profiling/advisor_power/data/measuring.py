@@ -443,7 +443,7 @@ def filling(folder: Path) -> Generator[_Fill]:
     # Sorting 4096 by 4096 numbers takes longer than measuring their product.
     count = max(1, min(6, (os.cpu_count() or 1) // 2))
     # Not forked: threads of libraries do not survive that.
-    # Ctrl-C goes to all processes of a terminal; who measures ends these.
+    # Ctrl-C goes to all processes of a terminal; the measuring one ends these.
     ignoring = signal.SIGINT, signal.SIG_IGN
     pool = ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignoring)
     numbers = itertools.count(1)
@@ -626,7 +626,7 @@ class _LiveInputBench:
         Raises:
             RefusedError: it cannot be computed; the next one may.
             JobError: the workload ended or hangs.
-            BusyError: somebody else computes on the GPU.
+            BusyError: another process computes on the GPU.
         """
         outputs = self._load(case, matrices)
         watch = WindowInputs(

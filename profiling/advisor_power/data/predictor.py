@@ -76,7 +76,7 @@ PARTS = (
 """What each weight is of."""
 
 COLUMNS = (*FEATURES, "log_m", "log_n", "log_k", "units")
-"""What the learned part sees. Not the clock: at the power limit that is what is asked for."""
+"""What the learned part sees. Not the clock: at the power limit it is the result."""
 
 
 def feature_matrix(products: Sequence[Product]) -> Floats:

@@ -736,9 +736,9 @@ def _find_ssp(
             raise SourceError(
                 f"{dropped.total()} of {runs_made} runs could not be used",
                 why=f"of {times} of them: {why}",
-                fix="measure when the card is cool and nobody else computes on it, or another card"
+                fix="measure when the GPU is cool and otherwise idle, or another GPU"
                 if "thermal" in why or "slowdown" in why
-                else "measure when nothing else happens on the card",
+                else "measure when the GPU is otherwise idle",
             )
         return float(np.mean(powers))
 

@@ -422,7 +422,7 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
     if record is None:
         raise InputError(
             f"there is no record of the power sensors of {gpu.model} with driver {gpu.driver}",
-            why="without window, delay and noise of a reading nobody knows which time it is of",
+            why="the time of a reading follows from its window, delay and noise",
             fix="run `advisor power sensor` first: a few minutes, once for a card and driver",
         )
     channel = record.channel("instant")
@@ -617,7 +617,7 @@ def open_kernel_bench(
         JobError: as `open_worker`, or the operation needs more memory than there is.
         SourceError: the card has no instant power reading.
         InputError: there is no second GPU.
-        BusyError: somebody else computes on one of the GPUs.
+        BusyError: another process computes on one of the GPUs.
     """
     if second_gpu and place.units:
         raise InputError(

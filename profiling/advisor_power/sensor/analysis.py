@@ -11,8 +11,8 @@ and delay the levels of power follow by least squares. A grid comes first, since
 minima, then ever smaller steps from the best. The clock shows in the delays that readings ask for
 one by one: taken off, they leave moments that are a whole number of ticks apart.
 
-How wrong common ways of reading the power of a kernel are is told by a recording, too: somebody
-runs a kernel twenty times and asks for its power. Four ways to read it:
+A recording also shows the errors of common ways to read the power of a kernel. A user runs a kernel
+twenty times and reads its power. Four ways to read it:
 
 - instant: one instant reading when the run ends;
 - average: one reading of the average over a second then;

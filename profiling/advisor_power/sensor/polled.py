@@ -60,7 +60,7 @@ _FIELDS = {
 _Poll = Callable[[float], list[list[Any]]]
 
 LATE_S = 0.003
-"""Where the look before was so long before the reading, nobody knows when that changed."""
+"""A look so long before the reading leaves the time of the change unknown."""
 
 _FLUSH_S = 0.25
 

@@ -123,7 +123,7 @@ class SensorRecording:
     """What is recorded, and how.
 
     Attributes:
-        load: The workload `power_load.py`, on a card on which nobody else computes.
+        load: The workload `power_load.py`, on an otherwise idle GPU.
         file: Must not be there.
         more: Stages after those of the record.
     """

@@ -354,7 +354,7 @@ class Reporter(Protocol):
 
 
 class RetryLimit:
-    """Counts failures by who ran: a faulty job takes its neighbours down, who did nothing wrong.
+    """Counts failures by the jobs that ran: a faulty job takes healthy neighbours down.
 
     So a job is given up when it failed alone, or when no other was in all of its failures; jobs
     that failed together as often are given up as a set, without a verdict on each.
@@ -998,7 +998,7 @@ def sweep(
         run: Name of the run.
         testbed: With the GPU.
         store: Where points go to.
-        reporter: Is told how far it is.
+        reporter: Shows the progress.
         rules: When a window ends.
         kept: Points that the run has from before.
         counted: The job whose kernels per unit are counted after its points, and which has further

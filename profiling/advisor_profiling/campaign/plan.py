@@ -559,7 +559,7 @@ class _Past:
         self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
 
     def too_large(self, jobs: Sequence[Job]) -> str:
-        """Why jobs do not fit into the GPU's memory; empty where they do, or nobody knows."""
+        """Why jobs do not fit into the GPU's memory; empty if they do, or if unknown."""
         needs_mib = [self._needs_mib(job) for job in jobs]
         memory = MemoryFit(tuple(needs_mib), self.gpu.memory_mib)
         if memory.fits is not False:
@@ -585,7 +585,7 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
         if entry.sets:
             yield from _set_windows(entry, jobs, past)
             continue
-        # Where all nine are wished, nobody asked for each by hand.
+        # The word `nine` was given, not each of them.
         nominal = frozenset(NINE) if set(entry.splits).issuperset(NINE) else frozenset[Split]()
         among = jobs if entry.among == "all" else entry.among
         drawn = (

@@ -376,7 +376,7 @@ def _exchanged(
         if answer.is_redirect:
             raise SourceError(
                 f"{url} redirects to {shown(answer.headers['Location'])}",
-                why="whoever answers there would get what is asked here",
+                why="the host there would get the request",
                 fix="name that address, if it is the right one",
             )
         # read1 returns what has arrived; iter_content would wait for more without end.
@@ -384,7 +384,7 @@ def _exchanged(
             body += part
             if len(body) > most_bytes:
                 raise TooMuchError(f"sent more than {most_bytes} bytes")
-            if time.monotonic() > ends_s:  # nobody waits for it any more
+            if time.monotonic() > ends_s:  # the caller has given up
                 raise TooMuchError(f"took longer than {within_s:g} s")
         return answer.status_code, answer.headers, bytes(body)
 

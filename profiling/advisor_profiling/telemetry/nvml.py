@@ -309,7 +309,7 @@ class NvmlSource:
     """One NVIDIA GPU, by its UUID or its index in the order of `nvidia-smi`.
 
     Power is the instant field. Where a GPU does not have it, `nvmlDeviceGetPowerUsage` is read,
-    which is an average over 1 s on Ampere and newer except GA100; `name` then says so.
+    which is an average over 1 s on Ampere and newer except GA100; `name` then has a mark for it.
 
     Raises:
         SourceError: no driver, no such GPU, or no permission.

@@ -339,7 +339,7 @@ def test_a_card_on_which_a_job_does_not_run_alone() -> None:
 def test_what_is_not_known_of_memory() -> None:
     dark = replace(A, memory_used_mib=None)
     assert memory_unknown([dark], None) == (
-        "the memory of the NVIDIA H200 is not known, so nobody checked whether the jobs fit",
+        "the memory of the NVIDIA H200 is not known: whether the jobs fit was not checked",
     )
     assert memory_unknown([dark, B, dark], 2000) == (
         "the memory of a is not known, and taken as none",

@@ -272,7 +272,7 @@ def test_what_is_no_span_is_refused(text: str) -> None:
         (6000, "1 h 40 min"),
         (3 * 86_400, "3 d"),
         (3 * 86_400 + 4 * 3600, "3 d 4 h"),
-        (math.inf, "for ever"),
+        (math.inf, "forever"),
     ],
 )
 def test_spans_are_written(seconds: float, text: str) -> None:

@@ -201,7 +201,7 @@ def test_a_newcomer_has_the_share_and_the_memory_that_the_others_leave(
 @pytest.mark.parametrize(
     ("is_withdrawn", "variables", "code", "words"),
     [
-        (True, None, "bad-input", "has withdrawn it"),
+        (True, None, "bad-input", "was withdrawn"),
         (False, LimitNotProvenError("c has no limit"), "limit-broken", "c has no limit"),
     ],
 )

@@ -243,8 +243,8 @@ def test_faster_than_alone_by_a_profile_of_another_host_is_no_gain(
         )  # fmt: skip
         assert [one is None for one in claimed] == [doubtful] * 5
         told = [text.partition("; ")[::2] for _, text in pace_news(watch.monitor)]
-        assert [(what[:12], fix) for what, fix in told] == [
-            ("a makes 1.43", "advisor profile a")
+        assert [(what[:14], fix) for what, fix in told] == [
+            ("a runs at 1.43", "advisor profile a")
         ] * doubtful
 
 

@@ -422,7 +422,7 @@ def test_a_job_that_is_faster_than_its_share_lets_it_be_is_not_proven(
     watch.go_on(20)
     told = set[str]()
     (said,) = unsaid(pace_news(watch.monitor), told)
-    assert said.startswith("b makes 1.4 times the progress that its profile says of 50 %")
+    assert said.startswith("b runs at 1.4 times the rate of its profile at 50 %")
     assert [(one.status().proven, one.status().proof) for one in watch.monitor.jobs] == [
         (True, "set"), (False, None)
     ]  # fmt: skip
@@ -461,7 +461,7 @@ def test_a_stranger_on_the_gpu_is_told_once_and_ends_a_strict_launch(
     watch = Watch(patch, backend=seen)
     watch.go_on(20)
     (said,) = watch.monitor.alarms()
-    assert (said.split()[:2], "is of no job" in said) == (["process", f"{STRANGER}"], True)
+    assert (said.split()[:2], "belongs to no job" in said) == (["process", f"{STRANGER}"], True)
     assert watch.monitor.account.first.flags == {records.STRANGER}
     assert [one.status().proven for one in watch.monitor.jobs] == [True, True]
     with pytest.raises(LimitBrokenError, match="is of no job"):
@@ -632,7 +632,7 @@ def test_a_promise_that_is_broken_for_some_windows_is_told(
     [
         ((40.0, 60.0, 100.0), "the p99 of serve is between 60 and 100 ms, above the 50 ms"),
         ((40.0, 60.0, float("inf")), "the p99 of serve is above 60 ms, above the 50 ms"),
-        ((40.0, 100.0), "the p99 of serve is between 40 and 100 ms, as one bucket"),
+        ((40.0, 100.0), "the p99 of serve is between 40 and 100 ms, the bounds"),
     ],
 )
 def test_a_promise_within_a_bucket_of_the_server_is_not_known_to_be_broken(

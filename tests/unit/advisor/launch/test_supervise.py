@@ -306,7 +306,7 @@ def test_a_supervisor_that_stood_still_and_a_guard_that_was_gone_are_told(launch
     launch.stop_s = 60
     last = launch.run(together("a", "b"))
     assert [text.split(":")[0] for text in last.warnings] == [
-        "this launch was watched by nobody for 34 s",
+        "this launch was not watched for 34 s",
         "the guard of this launch was killed or hung; another one watches now",
     ]
     assert last.unwatched_s == pytest.approx(32.25)
@@ -480,7 +480,7 @@ def test_one_that_ends_or_cannot_be_held_keeps_nobody_from_running(
     assert [job.outcome for job in last.jobs] == [ended, "stopped"]
     parts = launch.folder.read_spec().pairs[0].parts
     assert [part.solo_rate for part in parts] == pytest.approx([100.0, left], rel=0.01)
-    assert any("nobody else ran alone" in text for text in last.warnings) == (left == 100)
+    assert any("no other job ran alone" in text for text in last.warnings) == (left == 100)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_nobody_there_is_told() -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/metrics"
     assert not answers(url)
-    with pytest.raises(SourceError, match=f"nobody answers at http://127.0.0.1:{port}"):
+    with pytest.raises(SourceError, match=f"no service answers at http://127.0.0.1:{port}"):
         fetch(url)
 
 
@@ -169,7 +169,7 @@ def program(tmp_path: Path) -> Program:
 def test_a_server_is_waited_for_and_counted(program: Program) -> None:
     with program.run("done_total") as ours:
         eventually(lambda: program.count() > 20, program.output.read_text)
-        assert program.said("nobody answers at")
+        assert program.said("no service answers at")
         ours.terminate()
         assert ours.wait(20) == 128 + 15
     assert not answers(f"http://127.0.0.1:{program.port}/")
@@ -205,13 +205,13 @@ def test_a_page_is_missed_only_when_it_was_read_before(
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(program.file))
     monkeypatch.setattr(scrape, "fetch", next_page)
     scraper = scrape.Scraper("http://127.0.0.1:8000/metrics", "done_total")
-    gone, large = SourceError("nobody answers"), JobError("sent more than 4194304 bytes")
+    gone, large = SourceError("no service answers"), JobError("sent more than 4194304 bytes")
     for now_s, page, count, fault in (
         (0.0, gone, 0, ""),
         (60.0, b"other_total 1\n", 0, ""),
         (61.0, b"done_total 5\n", 5, ""),
         (63.0, gone, 5, ""),
-        (63.1, gone, 5, "nobody answers."),
+        (63.1, gone, 5, "no service answers."),
         (64.0, b"done_total 2\n", 7, ""),
         (64.1, large, 7, "sent more than 4194304 bytes."),
         (64.2, b"done_total 3\n", 8, ""),

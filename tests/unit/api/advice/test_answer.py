@@ -125,7 +125,7 @@ def test_names_the_card_the_models_the_width_and_the_command() -> None:
     (text,) = warnings_of(OtherGpu({"speed": 2.0, "power": 1.5}, (), MOST_PAIRS))
     assert text == (
         "the model has not seen the New, only Card: intervals are wider: 2 times for speed and "
-        "1.5 times for power, somewhat more than leaving out cards of one GPU model took. About "
+        "1.5 times for power, somewhat more than for GPUs of one model that were left out. About "
         "20 pairs measured there, and none need be wider: advisor colocate --among a,b; "
         "docs/training.md says how to learn from them"
     )
@@ -228,7 +228,7 @@ def test_cost_and_host_cores_decide_as_for_pairs() -> None:
 
 def test_work_of_a_set_is_refused() -> None:
     asked = RecommendationRequest.of(JobRequest(job="a", work_s=3600.0), "b", "c")
-    with pytest.raises(InputError, match="nothing of 3 jobs"):
+    with pytest.raises(InputError, match="not apply to 3 jobs"):
         request_of(asked, read_settings({}))
 
 
@@ -307,7 +307,7 @@ def test_a_job_that_does_not_fit_is_refused(settings: Settings) -> None:
 
 def test_a_card_is_one_gpu(settings: Settings) -> None:
     for gpus in (2, None):
-        with pytest.raises(InputError, match="2 GPUs are not the one card GPU-2"):
+        with pytest.raises(InputError, match="2 GPUs are not the one GPU GPU-2"):
             placed(settings, asked(gpus=gpus, gpu_uuid="GPU-2"))
     assert placed(settings, asked(gpus=1, gpu_uuid="GPU-2")).queue
 

@@ -210,7 +210,7 @@ def test_the_recommended_split_is_launched(file: Path, settings: Settings) -> No
     ]  # fmt: skip
     gains = (told.power_w.value, told.work_per_joule.value, told.energy_saved.value)
     assert gains == pytest.approx((350, 1.5 / 350, 1 - 350 / 600))
-    assert any(text.startswith("nobody has checked") for text in notes)
+    assert any(text.startswith("no check of SM counts") for text in notes)
 
 
 def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Settings) -> None:

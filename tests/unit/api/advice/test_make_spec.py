@@ -308,7 +308,7 @@ def test_nobody_joins_jobs_of_which_one_is_below_normal_priority(
     slow_settings: Settings, tmp_path: Path
 ) -> None:
     folder = running(slow_settings, split=Split((100.0, 100.0), "uncapped", below_normal=(0,)))
-    with pytest.raises(NoSplitError, match="nobody joins l beside a below normal priority"):
+    with pytest.raises(NoSplitError, match="no job can join l beside a below normal priority"):
         asked(folder, points_file(tmp_path), slow_settings, share_percent=100.0)
 
 

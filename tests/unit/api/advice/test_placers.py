@@ -211,7 +211,7 @@ def fits(value: Any, form: Any) -> bool:
 def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) -> None:
     decision = decided(way)
     if way == "turns" and placer in ("ecs", "mps"):
-        with pytest.raises(InputError, match="take turns"):
+        with pytest.raises(InputError, match="time-sliced"):
             words_for(placer, decision)
         return
     found = words_for(placer, decision)

@@ -217,7 +217,7 @@ def test_series_that_are_none_are_told(
         return {"result": result}
 
     monkeypatch.setattr(source, "_get", answered)
-    with pytest.raises(SourceError, match="what it calls series is none"):
+    with pytest.raises(SourceError, match="its answer is not a series"):
         list(source.read(0, BEGIN_S, BEGIN_S + HOUR_S))
 
 

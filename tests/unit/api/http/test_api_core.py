@@ -205,7 +205,7 @@ def test_half_of_tls_and_open_addresses_are_refused() -> None:
         (ServeOptions(tls_key=file), "give --tls-certificate FILE and --tls-key FILE"),
         (
             ServeOptions(socket=Path("s"), tls_certificate=file, tls_key=file),
-            "no TLS. nobody can listen in on it. give --socket or --tls-certificate",
+            "no TLS. its traffic does not leave the host. give --socket or --tls-certificate",
         ),
         (ServeOptions(host="0.0.0.0"), "no TLS. tokens would cross .*; or --insecure"),
         (ServeOptions(socket_group=0), "--socket PATH"),

@@ -225,7 +225,7 @@ def test_a_job_that_names_itself_waits_for_others(plugin: Plugin) -> None:
     assert job["tres_per_node"] == "gres:mps:100"
     assert abs(float(job["begin_time"]) - time.time() - 60) < 5
     assert job["admin_comment"] == job["said"]
-    assert job["said"].startswith("advisor: waits 60 s at most for who is to share its GPU")
+    assert job["said"].startswith("advisor: waits 60 s at most for a partner")
     assert job["comment"] == BATCH["comment"]
 
 

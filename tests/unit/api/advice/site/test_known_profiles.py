@@ -157,7 +157,7 @@ def test_unlike_copies_of_points_make_no_profile(settings: Settings) -> None:
     with open_store(settings.database_url, settings.home) as store:
         store.delete([*true, half])
     stored(settings, *true, replace(whole, power_w=1.0, written_by="z"))
-    with pytest.raises(InputError, match=r"unlike copies.*--written-by NAME"):
+    with pytest.raises(InputError, match=r"copies that differ.*--written-by NAME"):
         find_profiles(["a", "fft"], settings)
 
 
@@ -171,7 +171,7 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
     assert (found.rate_unit, found.shares[0]) == (whole.rate_unit, 10)
     assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
     stored(settings, replace(whole, job="dark", sm_active_percent=None, flags=(SEEN,)))
-    for job, why in (("hot", ""), ("dark", "how busy the GPU was is missing")):
+    for job, why in (("hot", ""), ("dark", "the GPU's activity is missing")):
         with pytest.raises(InputError, match=f"{job} has no profile.*{why}"):
             find_profiles([job], settings)
 
