@@ -103,7 +103,7 @@ class Replay:
         self._begin = midnight(datetime.now().astimezone(), 6)
         self._started_s, self._next = time.monotonic(), 0
         self._running: list[_RecordedLaunch] = []
-        self.look()  # whoever asks first finds the day as it stands
+        self.look()  # the first request finds the day as it stands
 
     def now(self) -> datetime:
         """The replayed moment."""
