@@ -47,7 +47,7 @@ from advisor_cli.console import (
     say,
     say_lines,
 )
-from advisor_cli.launch_text import (
+from advisor_cli.launches import (
     asking_to_stop,
     end_screens,
     error_codes,

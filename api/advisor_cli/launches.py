@@ -1,49 +1,82 @@
-"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
+"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up.
 
+A launch is followed from outside: as a live table, as plain lines, or as JSON lines.
+"""
+
+import json
 import os
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
-from advisor.core.wording import count_of
-from advisor.errors import NoSplitError
+from advisor.core.gpu import UNIT_NAMES, vendor_of
+from advisor.core.objectives import Interval, Prices
+from advisor.core.records import (
+    FLAGS,
+    FOREIGN_HOST,
+    LIMIT_BROKEN,
+    Observation,
+    ObservedPart,
+)
+from advisor.core.wording import (
+    as_asked,
+    below_normal_text,
+    count_of,
+    energy_text,
+    less_or_more,
+    listed,
+)
+from advisor.errors import AdvisorError, InputError, JobError, NoSplitError
 from advisor.files import replace_file
+from advisor.formats.moments import duration_text
+from advisor.formats.rows import from_row, to_row
+from advisor.formats.wire import to_plain
 from advisor.launch.folder import (
     LaunchFolder,
     LaunchList,
     close_unclaimed,
     find_folder,
     list_folders,
+    observation_lines,
 )
 from advisor.launch.guard import LAUNCH_MARK, Stopping
-from advisor.launch.spec import JobStatus, LaunchStatus, Resplit, split_of
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchStatus,
+    Resplit,
+    split_of,
+)
+from advisor.launch.start import LOG
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
 from advisor.validity.points import FASTEST
+from advisor.wire.answers import Said
 from advisor_cli.console import (
     PIPE_WIDTH,
     AsJson,
     Columns,
     as_json_text,
     plain_console,
+    plain_table,
     print_screen,
     print_table,
     say,
     say_lines,
     table_of,
-)
-from advisor_cli.launch_text import (
-    end_screens,
-    exit_code,
-    final_json,
-    line,
-    observations,
-    statuses,
-    table,
 )
 from advisor_data import open_store
 from advisor_data.cleaning import Cleaner
@@ -202,3 +235,545 @@ def _seat(job: JobStatus) -> str:
     speed = f" at {job.speed:.2f}x{of_whom}" if job.speed is not None else ""
     unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
     return f"{job.job} {job.share_text}{speed}{unknown}{joined}{left}"
+
+
+_OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
+
+
+def statuses(
+    folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
+) -> Iterator[LaunchStatus]:
+    """Each new status until the launch, whose supervisor may have been started just now, is over.
+
+    Raises:
+        JobError: the supervisor never began.
+    """
+    seen = None
+    while True:
+        # Asked first: it may begin and end between the two.
+        gone = supervisor is not None and supervisor.poll() is not None
+        if (status := folder.read_status()) != seen:
+            yield status
+        if status.over:
+            return
+        if gone and not folder.claimed():
+            raise JobError(
+                f"the supervisor of {folder.launch_id} did not begin",
+                why=_log_tail(folder),
+                fix=f"see {folder.path / LOG}",
+            )
+        seen = status
+        time.sleep(_LOOK_S)
+
+
+def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A line for each change of state or pair, and one now and then."""
+    said: object = None
+    said_s = 0.0
+    status = None
+    for status in found:
+        key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
+        if key != said or time.monotonic() - said_s > 10:
+            said, said_s = key, time.monotonic()
+            say(line(status))
+    assert status is not None
+    return status
+
+
+def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A table that is drawn again with each status."""
+    console = plain_console()
+    with Live(console=console, auto_refresh=False) as live:
+        return _last(found, lambda one: live.update(table(one, console.width), refresh=True))
+
+
+def show_json(found: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
+    """One object a line as in status.json; the last one has the observations, too."""
+    status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
+    say(as_json_text(final_json(folder, status)))
+    return status
+
+
+def _last(found: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
+    """The last of some statuses, each of which is shown."""
+    status = None
+    for status in found:
+        show(status)
+    assert status is not None
+    return status
+
+
+def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+    """A status with what its pairs did; docs/launch.md explains the keys."""
+    return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
+
+
+def observations(folder: LaunchFolder) -> list[Observation]:
+    """What those that are over did together; a line that was cut off is left out."""
+    found: list[Observation] = []
+    with suppress(OSError):
+        for text in observation_lines(folder):
+            with suppress(ValueError, InputError):
+                found.append(from_row(Observation, json.loads(text)))
+    return found
+
+
+def exit_code(status: LaunchStatus) -> int:
+    """Exit code of a command about a launch: 0 unless it failed."""
+    if status.state != "failed":
+        return 0
+    return (error_codes() | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+
+
+def error_codes() -> dict[str, int]:
+    """Exit codes by the `code` of errors."""
+    return {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+
+
+@contextmanager
+def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
+    """Ctrl-C and SIGTERM ask what runs to stop, and the block goes on until it has.
+
+    A lost terminal, or an end by force, leaves it running.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda _number, _frame: ask()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_tail(folder: LaunchFolder) -> str:
+    with suppress(OSError):
+        return (folder.path / LOG).read_bytes()[-500:].decode(errors="replace").strip()
+    return ""
+
+
+_OF_ONE = ("", "share", "units", "memory", "state", "now", "predicted", "off", "speed", "progress")
+_OF_ENDED = tuple("mean" if name == "now" else name for name in _OF_ONE)
+
+# Columns that a narrow screen does without: of a number that is cut off nobody sees that it is.
+_SPARE = ("units", "memory")
+
+
+def table(status: LaunchStatus, width: int) -> Group:
+    """Everything on one screen of so many characters; where names are too long they wrap."""
+    columns = list(zip(_OF_ENDED if status.over else _OF_ONE, *_rows(status), strict=True))
+    if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
+        columns = [column for column in columns if column[0] not in _SPARE]
+    names, *rows = zip(*columns, strict=True)
+    shown = plain_table(names, rows, whole=names[1:])
+    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+
+
+def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:
+    """What is not known of a job, or that it makes no progress; empty: neither."""
+    if unread is not None:
+        return f"not known since {(unread_since or '')[11:19]}: {unread}"
+    return f"stalled: no progress since {stalled_since[11:19]}" if stalled_since else ""
+
+
+def line(status: LaunchStatus) -> str:
+    """The same in one line."""
+    jobs = " | ".join(_job(job) for job in status.jobs)
+    power = f" | {status.power_w:.0f} W" if status.power_w is not None else ""
+    saved = status.energy_saved
+    work = f", {less_or_more(saved)} energy" if saved is not None else ""
+    if status.speed_drift:
+        work += f", speed {status.speed_drift.text} of promised"
+    cause = f" | {status.code}: {status.cause}" if status.code else ""
+    return f"{_head(status)} | {jobs}{power}{work}{cause}"
+
+
+def _head(status: LaunchStatus) -> str:
+    counts = status.pairs > 1 and not status.try_s
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if counts else ""
+    gpu = f" on {status.gpu_model}" if status.gpu_model else ""
+    overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
+    return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"
+
+
+def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
+    for job in status.jobs:
+        speed = "" if (own := job.speed) is None else speed_text(own)
+        units = "" if job.units_granted is None else str(job.units_granted)
+        share, progress = job.share_text, f"{job.steps:,.0f}"
+        # Of one that is over its mean, which is what was predicted.
+        rate = job.mean_rate if job.rate is None else job.rate
+        beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
+        yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
+    yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
+    # A difference: how far off it is in percent of itself says nothing.
+    saved = _percent(_predicted_saved(status))
+    own = _percent(status.part_saved)
+    yield "energy saved", "", "", "", "", own, saved, "", "", ""
+
+
+def _memory(job: JobStatus) -> str:
+    """At how much it is bounded; only what was started has a limit, or none."""
+    if job.units_granted is None and job.memory_limit_mib is None:
+        return ""
+    return "no limit" if job.memory_limit_mib is None else f"{job.memory_limit_mib:,} MiB"
+
+
+def _predicted_saved(status: LaunchStatus) -> float | None:
+    """Of those that began together, as long as nobody has joined."""
+    if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
+        return None
+    return forecast.energy_saved and forecast.energy_saved.value
+
+
+def _moves(status: LaunchStatus) -> Iterator[str]:
+    """Who came and who left while others ran, in the order of time; UTC."""
+    came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
+    # Who was stopped with the launch has not left the others; who was ended for one has a reason.
+    left = [
+        (job.ended_at, f"{job.job} left: {job.outcome}")
+        for job in status.jobs
+        if job.outcome != "stopped" or job.error
+    ]
+    known = [(moment, text) for moment, text in (*came, *left) if moment]
+    if status.over and not any(moment for moment, _ in came):
+        return
+    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(known))
+
+
+def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
+    off = "" if now is None or not predicted else f"{now / predicted.value - 1:+.0%}"
+    return _number(now, unit), _number(predicted and predicted.value, ""), off
+
+
+def _tail(status: LaunchStatus) -> Iterator[str]:
+    if status.energy_j is not None:
+        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.rest_s:
+        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+        yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
+    if status.stranded_unit_s:
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    for job in status.jobs:
+        if job.max_p99_ms is not None:
+            now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
+            yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+        if job.demand is not None:
+            yield f"{job.demand:.3g} {job.rate_unit}/s arrive at {job.job}"
+    for job in status.jobs:
+        if text := unread_text(job.unread, job.unread_since, job.stalled_since):
+            yield f"{job.job}: {text}"
+        if job.paused:
+            yield f"{job.job}: paused, stopped by a signal or frozen"
+    if text := _drift_text(status):
+        yield f"drift {text}"
+    if (offer := status.resplit) and not offer.refused:
+        yield (
+            f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
+            f"{status.launch_id}"
+        )
+    if status.whole_energy_j is not None and status.over:
+        starts_j = status.starts_energy_j or 0.0
+        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
+    if status.unwatched_s:
+        yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+    if only_set := [job.job for job in status.jobs if job.proof == "set"]:
+        yield f"limit of {listed(only_set)}: set, not read back from the job"
+    yield from _moves(status)
+    if status.silent_s is not None:
+        yield (
+            f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
+            "stands here is as of then, and no limit is proven"
+        )
+    if status.code:
+        yield f"{status.code}: {status.cause}"
+    yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _drift_text(status: LaunchStatus) -> str:
+    """Speeds of late and work per joule so far, of what is promised; empty: neither is known."""
+    told = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
+    told += [f"all {status.speed_drift.text}"] if status.speed_drift and len(told) > 1 else []
+    parts = [f"speed of {', '.join(told)}"] if told else []
+    parts += [f"work per joule {status.work_drift.text}"] if status.work_drift else []
+    since = f"since {(status.promised_at or '')[11:19]}"
+    if status.promise_renewed:
+        since += f", when the promise was renewed ({status.promise_renewed})"
+    return f"{since}: {'; '.join(parts)}" if parts else ""
+
+
+def _job(job: JobStatus) -> str:
+    only_set = " set" if job.proof == "set" else ""
+    units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
+    rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = "" if (own := job.relative_speed) is None else f" = {speed_text(own)}"
+    joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
+    unread = unread_text(job.unread, job.unread_since, job.stalled_since)
+    tail = f" ({unread})" if unread else ""
+    return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
+
+
+def speed_text(speed: float, rest: str = "") -> str:
+    """A relative speed; nobody is faster than alone on one host, so more is of another one."""
+    return f"{100 * speed:.0f} %{rest}" if speed <= FASTEST else f"{speed:.2f}x its profile"
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    # Never an exponent where thousands can be read.
+    return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
+
+
+_RESULTS: Mapping[str | None, str] = {
+    "right": "as on the whole GPU",
+    "wrong": "WRONG, not finite",
+    "differ": "DIFFER from those on the whole GPU",
+    None: "not compared",
+}
+
+_FREE = {"uncapped": "without limits", "time-sliced": "in turns"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one job did; `status` and `forecast` are of those that ran last only."""
+
+    part: ObservedPart
+    status: JobStatus | None = None
+    forecast: JobForecast | None = None
+
+
+def end_screens(
+    status: LaunchStatus, observed: Sequence[Observation], prices: Prices
+) -> Iterator[Said]:
+    """A screen for each set of jobs that ran together, and how the launch ended once it has."""
+    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
+    together = [observed[n] for n in begins]
+    began = tuple(job for job in status.jobs if job.joined_at is None)
+    own = sorted((job.job, job.share_percent) for job in began)
+    last = together.pop() if together and own == _seats(together[-1]) else None
+    for seen in together:
+        jobs = [_Job(part) for part in seen.parts]
+        lines = tuple(_of_pair(seen, jobs, prices))
+        yield Said(headline=_headline(seen.state, seen, jobs), lines=lines)
+    if not status.over:
+        return
+    jobs, ending = list[_Job](), list[tuple[str, str]]()
+    if last:
+        jobs = _in_order(last, status, len(began))
+        joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
+        ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
+    ending += [("Drift", text)] if (text := _drift_text(status)) else []
+    lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
+    yield Said(headline=_headline(status.state, last, jobs), lines=lines)
+
+
+def _seats(seen: Observation) -> list[tuple[str, float]]:
+    return sorted((part.job, part.share_percent) for part in seen.parts)
+
+
+def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    """Energy of the whole launch, and how long nobody looked."""
+    if status.whole_energy_j is not None:
+        starts = energy_text(status.starts_energy_j or 0.0)
+        whole = energy_text(status.whole_energy_j)
+        yield "In all", f"{whole} since the GPU was taken, {starts} of them before jobs ran"
+    if status.unwatched_s:
+        yield "Unwatched", f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
+
+
+def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Jobs that came and left, and what a job that joined did beside what was predicted."""
+    yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
+    for job in status.jobs:
+        seat = job.job, job.share_percent
+        seen = next((seen for seen in later if job.joined_at and seat in _seats(seen)), None)
+        if seen is not None:
+            part = next(p for p in seen.parts if p.job == job.job)
+            power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
+            said = seen.predicted_power_w
+            beside = "" if not power or said is None else f" ({said:.0f} predicted)"
+            yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
+
+
+def _in_order(seen: Observation, status: LaunchStatus, began: int) -> list[_Job]:
+    """The jobs that began together, as launched; an observation has them by name."""
+    places = sorted(range(began), key=lambda n: status.jobs[n].job)
+    forecasts = status.forecast.jobs if status.forecast else (None,) * began
+    by_place = {
+        n: _Job(part, status.jobs[n], forecasts[n])
+        for n, part in zip(places, seen.parts, strict=True)
+    }
+    return [by_place[n] for n in range(began)]
+
+
+def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str:
+    if seen is None:
+        return f"{state.upper()}: nothing ran together."
+    names = listed(as_asked(job.part.job for job in jobs).split())
+    return f"{state.upper()} after {duration_text(_took_s(seen))}: {names} {_split(seen, jobs)}."
+
+
+def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
+    low = below_normal_text(job.part.job for job in jobs if job.part.below_normal)
+    if seen.mode in _FREE:
+        return _FREE[seen.mode] + low
+    units = " + ".join(str(job.part.units) for job in jobs)
+    if not seen.units_total or "None" in units:
+        return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
+    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}{low}"
+
+
+def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
+    """What it took and saved, what each job did, and whether its work was right."""
+    whole_j, apart_s, apart_j = seen.energy_to_end_j, _apart_s(seen), seen.energy_apart_j
+    yield "Energy", _energy(seen, whole_j, apart_j)
+    if (stp := _stp(seen)) is not None:
+        yield "Work", _work(seen, stp, apart_s)
+    if prices.are_set and whole_j is not None and apart_s and apart_j:
+        yield "Price", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
+    yield from (("" if n else "Each", _each(job)) for n, job in enumerate(jobs))
+    found = {part.results for part in seen.parts}
+    each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
+    results = _RESULTS[found.pop()] if len(found) == 1 else ", ".join(each)
+    held = "a limit was BROKEN" if LIMIT_BROKEN in seen.flags else "limits held all the time"
+    yield "Results", f"{results}; {'no limits were set' if seen.mode in _FREE else held}"
+
+
+def _took_s(seen: Observation) -> float:
+    return seen.overlap_s + (seen.rest_s or 0.0)
+
+
+def _apart_s(seen: Observation) -> float | None:
+    """The same work one after the other, by the rates alone in the profiles."""
+    stp = _stp(seen)
+    rests = [_speed(part, part.rest_rate) or 0.0 for part in seen.parts]
+    if stp is None or (seen.rest_s and not any(rests)):
+        return None
+    return stp * seen.overlap_s + sum(rests) * (seen.rest_s or 0.0)
+
+
+def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> str:
+    if whole_j is None:
+        return "not read"
+    if apart_j is None:
+        known = all(part.solo_rate and part.solo_power_w for part in seen.parts)
+        why = "too short" if known else "not every job has a profile"
+        why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in seen.flags else why
+        return f"{energy_text(whole_j)}; one after the other is not known: {why}"
+    saved = 1 - whole_j / apart_j
+    notes = [f"{100 * abs(saved):.0f} %"]
+    if seen.rest_s and seen.energy_saved is not None:
+        notes.append(f"while all ran {less_or_more(seen.energy_saved, 0)}")
+    if (predicted := seen.predicted_energy_saved) is not None:
+        alike = (predicted >= 0) == (saved >= 0)
+        said = f"{100 * abs(predicted):.0f}" if alike else less_or_more(predicted, 0)
+        notes.append(f"{said} predicted")
+    amount = f"{energy_text(abs(apart_j - whole_j))} {'saved' if saved >= 0 else 'more'}"
+    whole, apart = energy_text(whole_j), energy_text(apart_j)
+    return f"{whole}; one after the other {apart}: {amount} ({', '.join(notes)})"
+
+
+def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
+    predicted = _stp(seen, predicted=True)
+    beside = "" if predicted is None else f" ({predicted:.2f} predicted)"
+    times = f": {duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
+    while_all = " while all ran" if seen.rest_s else ""
+    return f"{stp:.2f}x an hour{while_all}{beside}{times if apart_s else ''}"
+
+
+def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
+    """Sum of relative speeds, observed or predicted; None where one is not known here."""
+    rates = [(part, part.predicted_rate if predicted else part.rate) for part in seen.parts]
+    speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
+    is_known = len(speeds) == len(rates) and FOREIGN_HOST not in seen.flags
+    return sum(speeds) if is_known else None
+
+
+def _speed(part: ObservedPart, rate: float | None) -> float | None:
+    return rate / part.solo_rate if rate is not None and part.solo_rate else None
+
+
+def _each(job: _Job) -> str:
+    """Its speed beside what was predicted, how much it did, and how it ended."""
+    part, status = job.part, job.status
+    speed, predicted = _speed(part, part.rate), _speed(part, part.predicted_rate)
+    did: list[str] = []
+    if speed is not None:
+        beside = "" if predicted is None else f" ({100 * predicted:.0f} predicted)"
+        did.append(speed_text(speed, f" of its speed{beside}"))
+    elif part.rate is not None:
+        did.append(f"{part.rate:.4g} {part.rate_unit}/s")
+    if part.latency_p99_ms is not None:
+        most = status and status.max_p99_ms
+        promised = "" if most is None else f" ({most:g} promised)"
+        did.append(f"p99 {part.latency_p99_ms:.3g} ms{promised}")
+    if status:
+        did.append(f"{status.steps:,.0f} {status.rate_unit}")
+        did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
+    if part.energy_j is not None:
+        did.append(f"about {energy_text(part.energy_j)}")
+    return f"{part.job} {', '.join(did)}"
+
+
+def _judged(
+    seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+) -> Iterator[tuple[str, str]]:
+    """Better or worse than predicted, values out of their ranges, and use of the observation."""
+    told = filter(None, [_better(seen), *_outside(seen, jobs, forecast)])
+    if why := seen.doubt:
+        kept = f"Later answers leave it out: {why}."
+    elif all(part.solo_rate for part in seen.parts):
+        kept = "The next answer for these jobs takes it in."
+    else:
+        kept = "Later answers take it in once each job has a profile."
+    without = "not compared with what was predicted" if forecast else "nothing was predicted"
+    yield "Model", f"{'; '.join(told) or without}. {kept}"
+
+
+def _better(seen: Observation) -> str:
+    """By the energy saved, else by the work an hour."""
+    pairs = [
+        (seen.energy_saved, seen.predicted_energy_saved),
+        (_stp(seen), _stp(seen, predicted=True)),
+    ]
+    gains = [own - said for own, said in pairs if own is not None and said is not None]
+    if not gains:
+        return ""
+    if abs(gains[0]) < 0.005:  # the same to a person
+        return "as predicted"
+    return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
+
+
+def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None) -> Iterator[str]:
+    values = [
+        (f"rate of {j.part.job}", j.part.rate, j.forecast.rate, f" {j.part.rate_unit}/s")
+        for j in jobs
+        if j.forecast
+    ]
+    values += [("power", seen.power_w, forecast.power_w, " W")] if forecast else []
+    outside: dict[tuple[str, str], list[str]] = {}
+    for name, value, said, unit in values:
+        if value is not None and not said.low <= value <= said.high:
+            expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
+            outside.setdefault((name, expected), []).append(f"{value:.4g}")
+    yield from (f"{name} {listed(found)}{expected}" for (name, expected), found in outside.items())
+
+
+def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    if status.code:
+        yield "Cause", f"{status.code}: {status.cause}"
+    yield from (("", f"{job.job} {job.outcome}: {job.error}") for job in status.jobs if job.error)
+
+
+def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
+    if jobs:
+        began = [job for job in status.jobs if job.joined_at is None]
+        split = split_of(began, status.sharing)
+        names = as_asked(job.job for job in began)
+        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        yield "Again", f"advisor launch {names} --split {split}{alone}"

@@ -259,7 +259,9 @@ def queues(site: Site) -> None:
         before = {folder.launch_id for folder in list_folders(launches(site))}
         begun_s, code, failed = time.monotonic(), None, 0
         while code != 0:
-            with site.host.start_advisor("run", *QUEUE, "--gpus", "1", "--json", **BOTH) as site.queue:
+            with site.host.start_advisor(
+                "run", *QUEUE, "--gpus", "1", "--json", **BOTH
+            ) as site.queue:
                 said, errors = site.queue.communicate(timeout=2 * PATIENCE_S)
             code = site.queue.returncode
             failed += code == 5
@@ -399,7 +401,9 @@ class Looks:
             self._site.fault(f"/metrics shows power of {gpu}, on which nobody could run")
 
     def _hold_gone(self, mark: str, for_s: float) -> None:
-        left = [pid for pid in processes_of(self._site.host) if variables(pid).get(LAUNCH_MARK) == mark]
+        left = [
+            pid for pid in processes_of(self._site.host) if variables(pid).get(LAUNCH_MARK) == mark
+        ]
         if left and for_s > GONE_S + SLACK_S:
             self._site.fault(f"of {mark}, over for {for_s:.1f} s, there are {left}")
 
