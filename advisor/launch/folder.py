@@ -469,7 +469,10 @@ def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> Jo
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         # Started again with the others, it has no request of its own any more.
         again = [job for job in status.jobs if job.job == said.job and said.outcome != "refused"]
-        return replace(again[-1], join_id=name) if again else said
+        if again:
+            return replace(again[-1], join_id=name)
+        # A supervisor that was killed or stopped since then has written no status that has it.
+        return (abandoned if status.over else as_heard)(replace(status, jobs=(said,))).jobs[0]
     unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
     waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits

@@ -25,6 +25,7 @@ from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    answer,
     ask_join,
     asked,
     beyond,
@@ -177,6 +178,26 @@ def test_a_launch_that_has_ended_refuses_who_asks_to_join(folder: LaunchFolder) 
     StatusWriter(folder, SPEC).close("finished")
     refused = join_status(folder, "1", SPEC)
     assert (refused.outcome, refused.error) == ("refused", "the launch has ended meanwhile.")
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_who_joined_just_before_its_supervisor_was_gone_is_not_running(
+    folder: LaunchFolder, lives: bool
+) -> None:
+    """The answer is written before the status that has the job: both are held to one rule."""
+    ask_join(folder, SPEC, "1")
+    with folder.supervising():
+        StatusWriter(folder, SPEC).enter("running")
+        job = JobStatus(job="x", rate_unit="steps", share_percent=30, proven=True, join_id="1")
+        answer(folder, replace(job, outcome="running", rate=9.0))
+        assert join_status(folder, "1", SPEC).proven
+        old = replace(
+            folder.read_status(), updated_at=to_text(datetime.now(UTC) - timedelta(seconds=60))
+        )
+        folder.write_status(old)
+        seen = join_status(folder, "1", SPEC) if lives else None
+    seen = seen or join_status(folder, "1", SPEC)
+    assert (seen.outcome, seen.proven) == ("running" if lives else "stopped", False)
 
 
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
