@@ -266,7 +266,7 @@ def new_launch_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-_WRITE_S = 1.0
+_WRITE_S, _STOOD_S = 1.0, 2.0
 
 # What stays when another set is started.
 _OF_LAUNCH = [
@@ -288,7 +288,7 @@ class StatusWriter:
 
     def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
         self._folder = folder
-        self._written_s = -_WRITE_S
+        self._written_s, self._called_s = -_WRITE_S, time.monotonic()
         self._lost = False
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
         self.said = set[str]()
@@ -305,9 +305,13 @@ class StatusWriter:
         self._write()
 
     def update(self, **changes: Any) -> None:
-        """Change values; written about once a second."""
+        """Change values; written about once a second.
+
+        Who stood still has to look first: what was before is not written down as of now.
+        """
+        stood_s, self._called_s = time.monotonic() - self._called_s, time.monotonic()
         self.status = replace(self.status, **changes)
-        if time.monotonic() - self._written_s >= _WRITE_S:
+        if time.monotonic() - self._written_s >= _WRITE_S and (changes or stood_s < _STOOD_S):
             self._write()
 
     def warn(self, *texts: str) -> None:

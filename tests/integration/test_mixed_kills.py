@@ -130,16 +130,14 @@ def serve(site: Site) -> None:
                 site.server.process.send_signal(signal.SIGCONT)
                 site.away_until = time.time()
             else:
-                site.closed.wait()
-                site.server.process.terminate()
-                if site.server.process.wait(30):
-                    site.fault(f"the service ended with {site.server.process.returncode}")
+                if code := site.server.process.wait():
+                    site.fault(f"the service ended with {code}")
 
 
 def strike(site: Site, kind: str) -> None:
     """Kill somebody of a kind, or stop him; now and then it is left to others to let him go on."""
     chance = random.Random(kind)
-    while not site.over.wait(chance.uniform(2, 8)):
+    while not site.over.wait(chance.uniform(0.5, 4)):
         found = [pid for pid, of in processes_of(site.host).items() if KINDS[kind] in of]
         found = [site.queue_pid] * bool(site.queue_pid) if kind == "queue" else found
         if not found:
@@ -181,8 +179,8 @@ def launch(site: Site) -> None:
         if not launch_id:
             continue
         site.launched.add(launch_id)
-        for _ in range(chance.randrange(3)):
-            site.over.wait(chance.uniform(0, 4))
+        for _ in range(chance.randint(0, 3)):
+            site.over.wait(chance.uniform(0, 2))
             asked = {"jobs": [{"job": "fifth"}], "share_percent": 26}
             if by_http:
                 site.ask("POST", f"/v1/launches/{launch_id}/joins", asked)
@@ -399,8 +397,10 @@ def test_nothing_is_lost_where_processes_are_killed_and_stopped_at_random(site: 
         site.fault(f"an undisturbed launch failed: {done.stderr[-500:]}")
     time.sleep(3 * SLACK_S)  # the service brings in what was kept last
     site.closed.set()
-    for thread in threads:
+    for thread in threads[1:]:
         thread.join()
+    site.server.process.terminate()
+    threads[0].join()
     looks.at_the_end()
     if not wait_until(lambda: not processes_of(site.host), 10):
         site.fault(f"processes are left: {processes_of(site.host)}")

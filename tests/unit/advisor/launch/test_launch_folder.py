@@ -206,6 +206,20 @@ def test_warnings_are_bounded(folder: LaunchFolder) -> None:
     assert (writer.status.warnings[0], len(writer.status.warnings)) == ("a note", 50)
 
 
+def test_a_supervisor_that_stood_still_calls_nothing_of_before_of_now(
+    folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of it may have ended meanwhile: the next look says so, and what only beats does not."""
+    at_s = [100.0]
+    monkeypatch.setattr("advisor.launch.folder.time.monotonic", lambda: at_s[0])
+    writer, written = StatusWriter(folder, SPEC), list[float]()
+    monkeypatch.setattr(writer, "_write", lambda: written.append(at_s[0]))
+    for passed_s in (0.3, 1.0, 15.0, 0.3):
+        at_s[0] += passed_s
+        writer.update(**({"rest_s": 1.0} if passed_s == 0.3 else {}))
+    assert written == [100.3, 101.3, 116.6]
+
+
 def test_status_that_cannot_be_written_is_tried_again(
     folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
