@@ -266,7 +266,7 @@ def new_launch_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-_WRITE_S, _STOOD_S = 1.0, 2.0
+_WRITE_S = 1.0
 
 # What stays when another set is started.
 _OF_LAUNCH = [
@@ -288,7 +288,7 @@ class StatusWriter:
 
     def __init__(self, folder: LaunchFolder, spec: LaunchSpec) -> None:
         self._folder = folder
-        self._written_s, self._called_s = -_WRITE_S, time.monotonic()
+        self._written_s = -_WRITE_S
         self._lost = False
         self.status = replace(first_status(spec, now()), supervisor_pid=os.getpid())
         self.said = set[str]()
@@ -301,17 +301,18 @@ class StatusWriter:
 
     def enter(self, state: State, **changes: Any) -> None:
         """Change the state; everybody sees it at once."""
-        self.status = replace(self.status, state=state, **changes)
+        self.status = replace(self.status, state=state, **{"updated_at": now(), **changes})
         self._write()
 
     def update(self, **changes: Any) -> None:
         """Change values; written about once a second.
 
-        Who stood still has to look first: what was before is not written down as of now.
+        Of jobs that run only who looks at them says of when it is: a supervisor that stood still
+        would else write down what was before as of now.
         """
-        stood_s, self._called_s = time.monotonic() - self._called_s, time.monotonic()
-        self.status = replace(self.status, **changes)
-        if time.monotonic() - self._written_s >= _WRITE_S and (changes or stood_s < _STOOD_S):
+        heard = {} if self.status.state == "running" else {"updated_at": now()}
+        self.status = replace(self.status, **{**heard, **changes})
+        if time.monotonic() - self._written_s >= _WRITE_S:
             self._write()
 
     def warn(self, *texts: str) -> None:
@@ -325,13 +326,12 @@ class StatusWriter:
 
     def close(self, state: State) -> None:
         """The last word."""
-        self.status = replace(self.status, state=state, ended_at=now())
+        self.status = replace(self.status, state=state, updated_at=now(), ended_at=now())
         self._folder.free_reserve()
         wait_until(self._write, 5, poll_s=0.5)  # a full disk may get free again
 
     def _write(self) -> bool:
         self._written_s = time.monotonic()
-        self.status = replace(self.status, updated_at=now())
         try:
             self._folder.write_status(self.status)
         except OSError as error:

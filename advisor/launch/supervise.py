@@ -546,8 +546,7 @@ class _SetRun:
                     newcomers.look()
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
-                told = unsaid(news, self._writer.said, self._number)
-                self._writer.warn(*monitor.alarms(), *told)
+                self._writer.warn(*monitor.alarms(), *unsaid(news, self._writer.said, self._number))
                 self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found

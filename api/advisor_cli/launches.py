@@ -407,8 +407,7 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
     # A difference: how far off it is in percent of itself says nothing.
     saved = _percent(_predicted_saved(status))
-    own = _percent(status.part_saved)
-    yield "energy saved", "", "", "", "", own, saved, "", "", ""
+    yield "energy saved", "", "", "", "", _percent(status.part_saved), saved, "", "", ""
 
 
 def _memory(job: JobStatus) -> str:
@@ -471,9 +470,6 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
             f"{status.launch_id}"
         )
-    if status.whole_energy_j is not None and status.over:
-        starts_j = status.starts_energy_j or 0.0
-        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} of them before jobs ran"
     if status.unwatched_s:
         yield f"{status.unwatched_s:.1f} s between two looks at the jobs beyond 2 s"
     if only_set := [job.job for job in status.jobs if job.proof == "set"]:

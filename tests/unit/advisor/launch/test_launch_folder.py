@@ -207,17 +207,20 @@ def test_warnings_are_bounded(folder: LaunchFolder) -> None:
 
 
 def test_a_supervisor_that_stood_still_calls_nothing_of_before_of_now(
-    folder: LaunchFolder, monkeypatch: pytest.MonkeyPatch
+    folder: LaunchFolder,
 ) -> None:
-    """A job of it may have ended meanwhile: the next look says so, and what only beats does not."""
-    at_s = [100.0]
-    monkeypatch.setattr("advisor.launch.folder.time.monotonic", lambda: at_s[0])
-    writer, written = StatusWriter(folder, SPEC), list[float]()
-    monkeypatch.setattr(writer, "_write", lambda: written.append(at_s[0]))
-    for passed_s in (0.3, 1.0, 15.0, 0.3):
-        at_s[0] += passed_s
-        writer.update(**({"rest_s": 1.0} if passed_s == 0.3 else {}))
-    assert written == [100.3, 101.3, 116.6]
+    """A job of it may have ended meanwhile: only who looks at them says of when it is."""
+    writer, old = StatusWriter(folder, SPEC), "2026-01-31T12:00:00.000+00:00"
+    writer.enter("running", updated_at=old)
+    for changes in ({}, {"rest_s": 1.0}):
+        writer.update(**changes)
+        assert writer.status.updated_at == old
+    assert (folder.read_status().silent_s or 0) > 10
+    for go_on in (lambda: writer.enter("stopping"), writer.update, lambda: writer.close("stopped")):
+        go_on()
+        before, old = old, writer.status.updated_at
+        assert before < old
+        time.sleep(0.002)
 
 
 def test_status_that_cannot_be_written_is_tried_again(
