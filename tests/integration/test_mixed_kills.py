@@ -42,13 +42,10 @@ from advisor_data import open_store
 from advisor_profiling import SUPERVISOR
 
 SECONDS = float(os.environ.get("KILLS_S", "60"))
-SLACK_S = 4.0
-"""What a busy host and the time between two looks add to each bound."""
-GONE_S = 20.0
-"""Within which nobody lives of a launch that is over: shims end their jobs 3 s after those that
-watch are gone, a job has 5 s to end by itself, and signals as long again."""
-PATIENCE_S = 150.0
-"""For one command: the guard needs 30 s, a stop as long again."""
+# What a busy host and the time between two looks add to each bound; within which nobody lives of a
+# launch that is over (shims end their jobs 3 s after those that watch are gone, and a job has 5 s
+# to end by itself, and as long after signals); for one command (the guard needs 30 s).
+SLACK_S, GONE_S, PATIENCE_S = 4.0, 20.0, 150.0
 SETS = ("one", "two", "three", "four", "short")
 QUEUE = ("mobilenet-train-b2", "triad", "gemm", "home-made")
 BOTH = {"FAKE_CUDA_UUIDS": f"{UUID},{OTHER_UUID}"}
@@ -63,7 +60,7 @@ KINDS = {
 
 @dataclass
 class Site:
-    """What all threads share; times are of the clock of the host, s."""
+    # What all threads share; times are of the clock of the host, s.
 
     host: FakeHost
     tokens: Mapping[str, str]
@@ -75,10 +72,10 @@ class Site:
     launched: set[str] = field(default_factory=set[str])
     posted: dict[Any, float | None] = field(default_factory=dict[Any, float | None])
     away_until: float = float("inf")
-    """When the service was killed, stopped or starting last."""
+    # When the service was killed, stopped or starting last.
     queue_pid: int = 0
     stood: list[tuple[str, int, Mapping[str, str], float, float]] = field(default_factory=list[Any])
-    """Who was stopped and went on by our hands: kind, number, variables, from when to when."""
+    # Who was stopped and went on by our hands: kind, number, variables, from when to when.
 
     def fault(self, text: str) -> None:
         self.faults.append(f"{time.strftime('%H:%M:%S')} {text}")
@@ -98,7 +95,7 @@ class Site:
         return done
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Asked until there is an answer, as by a caller whose service is started again."""
+        # Asked until there is an answer, as by a caller whose service is started again.
         key = f"{time.time_ns()}-{threading.get_ident()}"
         while True:
             begun_s = time.time()
@@ -113,7 +110,7 @@ class Site:
 
 
 def serve(site: Site) -> None:
-    """The service, struck now and then, and started again as systemd does."""
+    # The service, struck now and then, and started again as systemd does.
     chance, options = random.Random("service"), ("--launching", "--ms-per-s", "10000")
     while not site.closed.is_set():
         with launch_server(site.host, site.tokens, *options, **BOTH) as site.server:
@@ -135,9 +132,9 @@ def serve(site: Site) -> None:
 
 
 def strike(site: Site, kind: str) -> None:
-    """Kill somebody of a kind, or stop him; now and then it is left to others to let him go on."""
+    # Kill somebody of a kind, or stop him; now and then it is left to others to let him go on.
     chance = random.Random(kind)
-    while not site.over.wait(chance.uniform(0.5, 4)):
+    while not site.over.wait(chance.uniform(0.5, 4) * (5 if kind == "queue" else 1)):
         found = [pid for pid, of in processes_of(site.host).items() if KINDS[kind] in of]
         found = [site.queue_pid] * bool(site.queue_pid) if kind == "queue" else found
         if not found:
@@ -155,7 +152,7 @@ def strike(site: Site, kind: str) -> None:
 
 
 def post(site: Site) -> None:
-    """Points and observations; what was answered 200 is to be found ever after."""
+    # Points and observations; what was answered 200 is to be found ever after.
     chance, number = random.Random("post"), 0
     while not site.over.wait(chance.expovariate(5)):
         number += 1
@@ -166,7 +163,7 @@ def post(site: Site) -> None:
 
 
 def launch(site: Site) -> None:
-    """Sets of three, one after the other: begun, joined and ended by HTTP or by commands."""
+    # Sets of three, one after the other: begun, joined and ended by HTTP or by commands.
     chance = random.Random("launch")
     while not site.over.wait(chance.uniform(0, 1)):
         by_http, jobs = chance.random() < 0.5, chance.sample(SETS, 3)
@@ -197,7 +194,7 @@ def launch(site: Site) -> None:
 
 
 def queues(site: Site) -> None:
-    """A queue after the other; the same command takes up one that was killed, or had failures."""
+    # A queue after the other; the same command takes up one that was killed, or had failures.
     while not site.over.is_set():
         before, code, said, errors = {one.launch_id for one in site.folders()}, -9, "", ""
         while code in (-9, 5):
@@ -216,20 +213,20 @@ def queues(site: Site) -> None:
 
 
 class Looks:
-    """What each door shows, beside what the processes are."""
+    # What each door shows, beside what the processes are.
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._there = defaultdict[Any, float](time.time)
         self._able = defaultdict[Any, float](time.time)
-        """When a supervisor, by number, or a job, by launch and name, was last seen, and able."""
+        # When a supervisor, by number, or a job, by launch and name, was last seen, and able.
         self._watched_s = 0.0
         self._over = dict[str, tuple[float, Any]]()
         self._steps = dict[tuple[str, int], float]()
         self.kept = dict[str, bytes]()
 
     def watch(self) -> None:
-        """Who can run, several times a second."""
+        # Who can run, several times a second.
         while not self._site.closed.wait(0.2):
             begun_s = time.time()
             for pid, words in processes_of(self._site.host).items():
@@ -242,7 +239,7 @@ class Looks:
             self._watched_s = begun_s
 
     def look(self) -> None:
-        """Through every door, one after the other."""
+        # Through every door, one after the other.
         site = self._site
         doors: dict[str, Callable[[], Any]] = {
             "its folder": lambda: [*self._of_folders()],
@@ -281,7 +278,7 @@ class Looks:
             yield one
 
     def _hold(self, door: str, asked_s: float, one: Any) -> None:
-        """A launch that is shown as running is what its processes were when that was written."""
+        # A launch that is shown as running is what its processes were when that was written.
         name, is_heard = one["launch_id"], one["silent_s"] is None
         what, written_s = f"{door}: {name}", datetime.fromisoformat(one["updated_at"]).timestamp()
         # Who was not looked for meanwhile may well have been there.
@@ -300,7 +297,7 @@ class Looks:
                     self._site.fault(f"{what}: {job} is not paused, and stands for {of_s:.1f} s")
 
     def _hold_metrics(self, asked_s: float, text: str) -> None:
-        """Power of a GPU is shown where a launch on it was heard of lately."""
+        # Power of a GPU is shown where a launch on it was heard of lately.
         found = [folder.read_status() for folder in self._site.folders()]
         for gpu in (UUID, OTHER_UUID):
             of = [self._able[one.supervisor_pid] for one in found if one.gpu_uuid == gpu]
@@ -313,7 +310,7 @@ class Looks:
                 self._site.fault(f"/metrics shows power of {gpu}, on which nobody could run")
 
     def _hold_store(self) -> dict[str, Observation]:
-        """Whatever was acknowledged before, no stretch twice, and no measurement that is none."""
+        # Whatever was acknowledged before, no stretch twice, and no measurement that is none.
         posted, site = dict(self._site.posted), self._site
         with open_store(None, site.host.folder / "home") as store:
             seen, pairs = store.observations(), store.pair_points()
@@ -328,7 +325,7 @@ class Looks:
         return {one.point_id: one for one in seen}
 
     def at_the_end(self) -> None:
-        """All that launches had kept is stored as it was, and all that was accepted is over."""
+        # All that launches had kept is stored as it was, and all that was accepted is over.
         site, stored = self._site, self._hold_store()
         if gone := [line for name, line in self.kept.items() if name not in stored]:
             site.fault(f"{len(gone)} observations of launches are not stored: {gone[:3]}")
@@ -343,17 +340,18 @@ class Looks:
         site.counts["observations of launches"] = len(self.kept)
 
     def _hold_flags(self, one: Observation) -> None:
-        """A time in which somebody stood still is no measurement without a flag."""
+        # A time in which somebody stood still is no measurement without a flag.
         begun_s = datetime.fromisoformat(one.started_at).timestamp()
         for kind, pid, marks, since_s, until_s in self._site.stood:
             status = next(f for f in self._site.folders() if f.launch_id == one.launch_id)
             is_own = pid == status.read_status().supervisor_pid
             is_job = Path(marks.get(LAUNCH_MARK, "")).name == one.launch_id and kind == "job"
-            flag, least_s = (UNWATCHED, SILENT_S + 1) if is_own else (PAUSED, 3)
+            # Where the supervisor stood as well, it saw nobody stand.
+            flags, least_s = ({UNWATCHED}, 11) if is_own else ({UNWATCHED, PAUSED}, 3)
             is_inside = begun_s + 1 < since_s and until_s < begun_s + one.overlap_s - 1
             counts = (is_own or is_job) and is_inside and until_s - since_s > least_s
-            if counts and flag not in one.flags:
-                self._site.fault(f"{kind} {marks.get('JOB')} stood, without {flag}: {one}")
+            if counts and flags.isdisjoint(one.flags):
+                self._site.fault(f"{kind} {marks.get('JOB')} stood, without a flag: {one}")
         for part in one.parts:
             # What its sleeps allow at its share.
             if (part.rate or 0) > 4.0 * part.share_percent * 1.05 + 1:
