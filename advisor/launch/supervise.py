@@ -535,9 +535,11 @@ class _SetRun:
             self._writer.warn,
         )
         self._history = HistoryKeeper(started_at)
-        self._show(monitor, "running")
         ending = "failed"
         try:
+            # One may have ended since it was ready, where this process stood still.
+            monitor.look()
+            self._show(monitor, "running")
             while (found := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
