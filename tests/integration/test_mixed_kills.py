@@ -84,8 +84,10 @@ class Site:
     def folders(self) -> Iterator[Any]:
         return iter(list_folders(self.host.folder / "home" / "launches"))
 
-    def is_over(self, launch_id: str) -> bool:
-        return any(f.launch_id == launch_id and f.read_status().over for f in self.folders())
+    def is_in(self, launch_id: str, *states: str) -> bool:
+        return any(
+            f.launch_id == launch_id and f.read_status().state in states for f in self.folders()
+        )
 
     def command(self, *words: str) -> Any:
         done = self.host.advisor(*words, **BOTH)
@@ -176,6 +178,7 @@ def launch(site: Site) -> None:
         if not launch_id:
             continue
         site.launched.add(launch_id)
+        wait_until(partial(site.is_in, launch_id, "running", *OVER), chance.choice((1, 30)))
         for _ in range(chance.randint(0, 3)):
             site.over.wait(chance.uniform(0, 2))
             asked = {"jobs": [{"job": "fifth"}], "share_percent": 26}
@@ -189,7 +192,7 @@ def launch(site: Site) -> None:
             site.ask("DELETE", f"/v1/launches/{launch_id}")
         else:
             site.command("launches", "stop", launch_id)
-        if not wait_until(partial(site.is_over, launch_id), PATIENCE_S):
+        if not wait_until(partial(site.is_in, launch_id, *OVER), PATIENCE_S):
             site.fault(f"{launch_id} did not end within {PATIENCE_S:g} s")
 
 
