@@ -284,14 +284,16 @@ class Looks:
         # A launch that is shown as running is what its processes were when that was written.
         name, is_heard = one["launch_id"], one["silent_s"] is None
         what, written_s = f"{door}: {name}", datetime.fromisoformat(one["updated_at"]).timestamp()
-        # Who was not looked for meanwhile may well have been there.
+        # Who writes could; and who was not looked for meanwhile may well have been there.
+        heard_s, gone_s = (of[one["supervisor_pid"]] for of in (self._able, self._there))
+        heard_s = max(heard_s, written_s)
         asked_s, written_s = (min(at_s, self._watched_s) for at_s in (asked_s, written_s))
         if not is_heard and any(job["proven"] for job in one["jobs"]):
             self._site.fault(f"{what} is silent, and a job of it proven")
         if one["state"] != "running" or not is_heard:
             return
-        if (of_s := asked_s - self._able[one["supervisor_pid"]]) > SILENT_S + SLACK_S:
-            self._site.fault(f"{what} runs, {of_s:.1f} s after its supervisor could")
+        if max(asked_s - heard_s - SILENT_S, asked_s - gone_s) > SLACK_S:
+            self._site.fault(f"{what} runs, without a supervisor: {asked_s}, {heard_s}, {gone_s}")
         for job in one["jobs"]:
             if job["outcome"] == "running" and (key := (name, job["job"])) in self._there:
                 if (of_s := written_s - self._there[key]) > SLACK_S:
@@ -303,7 +305,8 @@ class Looks:
         # Power of a GPU is shown where a launch on it was heard of lately.
         found = [folder.read_status() for folder in self._site.folders()]
         for gpu in (UUID, OTHER_UUID):
-            of = [self._able[one.supervisor_pid] for one in found if one.gpu_uuid == gpu]
+            on = [one for one in found if one.gpu_uuid == gpu]
+            of = [datetime.fromisoformat(one.updated_at).timestamp() for one in on]
             is_shown = f'advisor_observed_power_watts{{gpu="{gpu}"}}' in text
             # A look of the service a second, at what was written a second ago.
             if (
