@@ -301,12 +301,17 @@ class StatusWriter:
 
     def enter(self, state: State, **changes: Any) -> None:
         """Change the state and write it at once."""
-        self.status = replace(self.status, state=state, **changes)
+        self.status = replace(self.status, state=state, **{"updated_at": now(), **changes})
         self._write()
 
     def update(self, **changes: Any) -> None:
-        """Change values; written about once a second."""
-        self.status = replace(self.status, **changes)
+        """Change values; written about once a second.
+
+        Of jobs that run only who looks at them says of when it is: a supervisor that stood still
+        would else write down what was before as of now.
+        """
+        heard = {} if self.status.state == "running" else {"updated_at": now()}
+        self.status = replace(self.status, **{**heard, **changes})
         if time.monotonic() - self._written_s >= _WRITE_S:
             self._write()
 
@@ -321,13 +326,12 @@ class StatusWriter:
 
     def close(self, state: State) -> None:
         """The last word."""
-        self.status = replace(self.status, state=state, ended_at=now())
+        self.status = replace(self.status, state=state, updated_at=now(), ended_at=now())
         self._folder.free_reserve()
         wait_until(self._write, 5, poll_s=0.5)  # a full disk may get free again
 
     def _write(self) -> bool:
         self._written_s = time.monotonic()
-        self.status = replace(self.status, updated_at=now())
         try:
             self._folder.write_status(self.status)
         except OSError as error:
@@ -469,7 +473,10 @@ def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> Jo
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         # Started again with the others, it has no request of its own any more.
         again = [job for job in status.jobs if job.job == said.job and said.outcome != "refused"]
-        return replace(again[-1], join_id=name) if again else said
+        if again:
+            return replace(again[-1], join_id=name)
+        # A supervisor that was killed or stopped since then has written no status that has it.
+        return (abandoned if status.over else as_heard)(replace(status, jobs=(said,))).jobs[0]
     unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
     waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits

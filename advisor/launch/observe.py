@@ -289,6 +289,7 @@ def shown(
     drifts, work_drift = account.drifts() if running in ((), account.kept.numbers) else ({}, None)
     of_jobs = [astuple(drift) for drift in drifts.values()]
     return {
+        "updated_at": monitor.looked_at,
         "jobs": tuple(
             replace(_job(monitor, n), drift=drifts.get(n)) for n in range(len(monitor.jobs))
         ),

@@ -56,6 +56,7 @@ class SetMonitor:
         newcomer_error: The same of the newcomer, which has not disturbed other jobs for long.
         forecasts: Forecasts of the running jobs, by their numbers.
         expected_power_w: Forecast at the last join, or at first.
+        looked_at: Time of the last look at the jobs, ISO 8601, UTC: all that is reported is as of then.
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class SetMonitor:
         _watch_promises(self.jobs, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
         self.limit_broken = False
-        self._silent, self._noted, self._answered_at = False, False, now_text()
+        self._silent, self._noted = False, False
+        self.looked_at = self._answered_at = now_text()
         self._coming: RunningJob | None = None
         self._asked_beside: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
@@ -194,7 +196,7 @@ class SetMonitor:
             LimitBrokenError: something computes that is not under its limit.
             SurvivorsError: a process of a job that is over does not end.
         """
-        were = self._running()
+        were, self.looked_at = self._running(), now_text()
         (counts, drawn), now = timed(
             lambda: ([one.count(self._now_s) for one in were], self._meter.read()), self._now_s
         )
@@ -625,9 +627,8 @@ class _LimitMonitor:
                 raise _broken(error, job) from error
         # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
         # ready may have no context yet.
-        new = [pid for pid in self.strangers if pid not in self._told]
         # Ten warnings, one after the other; all are in the flag.
-        told = new[: 10 - len(self._told)]
+        told = [pid for pid in self.strangers if pid not in self._told][: 10 - len(self._told)]
         self._told.update(told)
         alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]
         if self._seen or is_seen(jobs):

@@ -764,9 +764,8 @@ class LaunchStatus:
 
 def as_heard(status: LaunchStatus) -> LaunchStatus:
     """The same, of which nothing is proven where its supervisor has not been heard of."""
-    written = datetime.fromisoformat(status.updated_at)
     # One of the future is of before the clock was set back.
-    silent_s = abs((datetime.now(UTC) - written).total_seconds())
+    silent_s = abs((datetime.now(UTC) - datetime.fromisoformat(status.updated_at)).total_seconds())
     if status.over or silent_s < SILENT_S:
         return status
     return replace(_unproven(status), silent_s=int(silent_s))

@@ -535,9 +535,11 @@ class _SetRun:
             self._writer.warn,
         )
         self._history = HistoryKeeper(started_at)
-        self._show(monitor, "running")
         ending = "failed"
         try:
+            # One may have ended since it was ready, where this process stood still.
+            monitor.look()
+            self._show(monitor, "running")
             while (found := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
@@ -546,8 +548,7 @@ class _SetRun:
                     newcomers.look()
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
-                told = unsaid(news, self._writer.said, self._number)
-                self._writer.warn(*monitor.alarms(), *told)
+                self._writer.warn(*monitor.alarms(), *unsaid(news, self._writer.said, self._number))
                 self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
             ending = found

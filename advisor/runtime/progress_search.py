@@ -301,8 +301,7 @@ class LogNumbers:
         ranked = self.ranked(now_s)
         if not ranked:
             return None
-        other = next((_found(one) for one in ranked[1:] if one.place.unit), None)
-        return _found(ranked[0], other)
+        return _found(ranked[0], next((_found(one) for one in ranked[1:] if one.place.unit), None))
 
     def is_certain(self, now_s: float, least_s: float) -> bool:
         """Whether more looking would change nothing: steps have been counted for some seconds."""

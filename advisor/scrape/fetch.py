@@ -72,7 +72,7 @@ def fetch(url: str) -> bytes:
     try:
         answer.begin()
         page = answer.read()
-    except (http.client.HTTPException, ValueError) as error:
+    except (http.client.HTTPException, ValueError, OverflowError) as error:
         raise SourceError(f"{url} gave no whole HTTP answer", why=repr(error)[:200]) from error
     if answer.status != 200:
         to = answer.getheader("Location")

@@ -280,9 +280,6 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
             f"{status.launch_id}"
         )
-    if status.whole_energy_j is not None and status.over:
-        starts_j = status.starts_energy_j or 0.0
-        yield f"{status.whole_energy_j:,.0f} J in all, {starts_j:,.0f} J of it before jobs ran"
     if status.unwatched_s:
         yield f"{status.unwatched_s:.1f} s without monitoring"
     if only_set := [job.job for job in status.jobs if job.proof == "set"]:

@@ -152,6 +152,17 @@ def test_lock_covers_the_project() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "old"), [("requests", "2.32"), ("starlette", "1.2"), ("urllib3", "2.7")]
+)
+def test_no_version_that_safety_does_not_rest_on_is_asked_for(name: str, old: str) -> None:
+    """Whoever installs without a lock has what an older environment had."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = (*project["dependencies"], *project["optional-dependencies"]["serve"])
+    (need,) = (need for text in texts if (need := Requirement(text)).name == name)
+    assert (old in need.specifier, "99" in need.specifier) == (False, True)
+
+
 def test_the_page_of_an_audit_has_the_table_that_was_measured() -> None:
     measured = (ROOT / "docs/measurements/audit.md").read_text()
     for block in json.loads((ROOT / "api/advisor_audit/against.json").read_text()):

@@ -1,7 +1,6 @@
 """Launches over HTTP: a real server, real supervisors and jobs, and a fake driver."""
 
 import json
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +13,13 @@ import pytest
 from host import UUID, FakeHost
 from in_process import error_of, running
 from launch_server import LaunchServer, launch_server, make_tokens, state_of
-from launched import detached, no_leftovers, processes_of
+from launched import detached, no_leftovers
 from postgres import Server
 from waiting import eventually
 
 from advisor.formats.moments import now
 from advisor.formats.wire import to_plain
-from advisor.launch.folder import LaunchFolder, new_launch_id
+from advisor.launch.folder import new_launch_id
 from advisor.launch.spec import LaunchStatus
 from advisor.runtime.processes import wait_until
 from advisor_api.launches.launching import HOST
@@ -55,35 +54,6 @@ def server(shared: LaunchServer) -> Iterator[LaunchServer]:
     yield shared
     for one in _active(shared):
         shared.stop_launch(one["launch_id"])
-
-
-# servers that come and go; no other one runs next to them
-
-
-@pytest.mark.slow
-def test_launches_outlive_their_server_and_are_adopted(launch_host: FakeHost) -> None:
-    """Kill -9 right after 202, and while the pair runs: it goes on, is adopted, and is one."""
-    tokens, key = make_tokens(launch_host, "outlive"), {"Idempotency_Key": "outlives"}
-    with launch_server(launch_host, tokens, "--launching") as server:
-        reply = server.ask("POST", "/v1/launches", _pair("one", "gemm"), "launch", **key)
-        server.process.kill()
-    assert reply.status == 202, reply.text
-    launch_id = reply.json["launch_id"]
-    with launch_server(launch_host, tokens, "--launching") as server:
-        first = server.await_status(launch_id, lambda s: s["state"] == RUNS and _steps(s) > 0)
-        again = server.ask("POST", "/v1/launches", _pair("one", "gemm"), "launch", **key)
-        assert again.json["launch_id"] == launch_id
-        server.process.kill()
-    assert _supervisors(launch_host) == 1
-    with launch_server(launch_host, tokens, "--launching") as server:
-        later = server.await_status(launch_id, lambda s: _steps(s) > _steps(first))
-        assert later["supervisor_pid"] == first["supervisor_pid"]
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(30) == 0
-    assert _supervisors(launch_host) == 1
-    folder = LaunchFolder(launch_host.folder / "home" / "launches" / launch_id)
-    folder.ask_stop()
-    _await(lambda: folder.read_status().state == "stopped")
 
 
 def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
@@ -313,10 +283,6 @@ def _audited(server: LaunchServer, launch_id: str) -> list[tuple[str, str]]:
         for entry in reversed(server.ask("GET", "/v1/audit", scope="admin").json["entries"])
         if entry["subject"].startswith(launch_id)
     ]
-
-
-def _supervisors(host: FakeHost) -> int:
-    return sum(".supervise " in command for command in processes_of(host).values())
 
 
 def _steps(status: dict[str, Any]) -> float:

@@ -22,7 +22,14 @@ from advisor.core.records import (
     Observation,
     is_far,
 )
-from advisor.launch.spec import Forecast, JobStatus, LaunchSpec, LaunchStatus, State
+from advisor.launch.spec import (
+    Forecast,
+    JobStatus,
+    LaunchSpec,
+    LaunchStatus,
+    State,
+    as_heard,
+)
 from advisor_api.http.gate import family
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
@@ -116,7 +123,9 @@ class LaunchMetrics(Collector):
         """What prometheus_client asks for."""
         with self._lock:
             states = Counter[str](self._states.values())
-            running, silent = list(self._running.values()), len(self._silent)
+            # Who looks may wait for a database meanwhile: what was written then grows old here.
+            running = [one for one in self._running.values() if as_heard(one).silent_s is None]
+            silent = len(self._silent) + len(self._running) - len(running)
             judged, missed = Counter(self._judged), Counter(self._missed)
             energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)

@@ -25,6 +25,7 @@ from advisor.launch.folder import (
     EndedLaunch,
     LaunchFolder,
     StatusWriter,
+    answer,
     ask_join,
     asked,
     beyond,
@@ -179,10 +180,47 @@ def test_a_launch_that_has_ended_refuses_who_asks_to_join(folder: LaunchFolder) 
     assert (refused.outcome, refused.error) == ("refused", "the launch has ended meanwhile.")
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_who_joined_just_before_its_supervisor_was_gone_is_not_running(
+    folder: LaunchFolder, lives: bool
+) -> None:
+    """The answer is written before the status that has the job: both are held to one rule."""
+    ask_join(folder, SPEC, "1")
+    with folder.supervising():
+        StatusWriter(folder, SPEC).enter("running")
+        job = JobStatus(job="x", rate_unit="steps", share_percent=30, proven=True, join_id="1")
+        answer(folder, replace(job, outcome="running", rate=9.0))
+        assert join_status(folder, "1", SPEC).proven
+        old = replace(
+            folder.read_status(), updated_at=to_text(datetime.now(UTC) - timedelta(seconds=60))
+        )
+        folder.write_status(old)
+        seen = join_status(folder, "1", SPEC) if lives else None
+    seen = seen or join_status(folder, "1", SPEC)
+    assert (seen.outcome, seen.proven) == ("running" if lives else "stopped", False)
+
+
 def test_warnings_are_bounded(folder: LaunchFolder) -> None:
     writer = StatusWriter(folder, SPEC)
     writer.warn(*(f"warning {number}" for number in range(100)))
     assert (writer.status.warnings[0], len(writer.status.warnings)) == ("a note", 50)
+
+
+def test_a_supervisor_that_stood_still_calls_nothing_of_before_of_now(
+    folder: LaunchFolder,
+) -> None:
+    """A job of it may have ended meanwhile: only who looks at them says of when it is."""
+    writer, old = StatusWriter(folder, SPEC), "2026-01-31T12:00:00.000+00:00"
+    writer.enter("running", updated_at=old)
+    for changes in ({}, {"rest_s": 1.0}):
+        writer.update(**changes)
+        assert writer.status.updated_at == old
+    assert (folder.read_status().silent_s or 0) > 10
+    for go_on in (lambda: writer.enter("stopping"), writer.update, lambda: writer.close("stopped")):
+        go_on()
+        before, old = old, writer.status.updated_at
+        assert before < old
+        time.sleep(0.002)
 
 
 def test_status_that_cannot_be_written_is_tried_again(

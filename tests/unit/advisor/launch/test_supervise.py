@@ -198,6 +198,22 @@ def test_a_set_is_stopped_when_its_time_together_is_up(
     assert (last.state, last.overlap_s) == ("stopped", pytest.approx(together_s, abs=0.5))
 
 
+def test_one_that_ended_while_its_supervisor_stood_still_is_never_shown_running(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As between the last look at those that stand ready and the opening of their gates."""
+    launch.scripts |= {"a": ends(5, status=1), "b": ends(30)}
+
+    def late(*args: Any, **more: Any) -> SetMonitor:
+        launch.clock.sleep(10)
+        return SetMonitor(*args, run=at_once, **more)
+
+    monkeypatch.setattr(supervise, "SetMonitor", late)
+    launch.run(together("a", "b"))
+    outcomes = {one.jobs[0].outcome for one in launch.written if one.state == "running"}
+    assert outcomes == {"failed"}
+
+
 @pytest.mark.parametrize(("stop_s", "started"), [(0, 0), (2, 2)])
 def test_a_stop_before_its_jobs_ran_together_runs_nothing(
     launch: Launch, stop_s: float, started: int

@@ -76,6 +76,11 @@ def test_a_page_comes_as_it_is() -> None:
             "as to 'http://example.com/', are not",
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\na 1\n", "no whole HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 20 + b"\r\n\r\n", "no whole HTTP answer"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 20 + b"\r\n",
+            "no whole HTTP answer",
+        ),
         (b"", "no whole HTTP answer"),
         (b"\xff\xfe no HTTP\r\n\r\n", "no whole HTTP answer"),
         (2.0, "took longer than 0.5 s"),

@@ -312,6 +312,14 @@ def test_lines_that_are_no_series_are_named(line: str, tmp_path: Path) -> None:
     assert '"values": [[SECONDS, "VALUE"]]' in raised.value.fix
 
 
+def test_labels_that_are_no_text_are_read_as_text(tmp_path: Path) -> None:
+    path, name = tmp_path / "series.jsonl", "DCGM_FI_DEV_POWER_USAGE"
+    labels = {"__name__": name, "UUID": "GPU-1", "pod": 5, "namespace": ["a"]}
+    path.write_text(json.dumps({"metric": labels, "values": [[0, "1"], [60, "2"]]}) + "\n")
+    (found,) = SeriesFile(path, step_s=STEP_S).read(0, -1, 61)
+    assert (found.labels["pod"], found.labels["namespace"]) == ("5", "['a']")
+
+
 def test_a_total_is_kept_to_the_last_digit() -> None:
     """Or a counter of years shows 333 W where 300 W were drawn."""
     file, before = io.BytesIO(), 9_460_800_000_000.0

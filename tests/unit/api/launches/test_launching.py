@@ -22,6 +22,7 @@ from advisor.core.job import Job
 from advisor.core.objectives import Interval
 from advisor.core.telemetry import POWER_GPU, Readings
 from advisor.errors import BusyError, InputError, SourceError, StoreError, UnsafeFileError
+from advisor.formats.moments import now
 from advisor.formats.wire import read, write
 from advisor.launch import guard
 from advisor.launch.folder import (
@@ -270,7 +271,7 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
                       latency_p99_ms=30.0, max_p99_ms=50.0, drift=Drift(0.8, 0.9, 1.1))  # fmt: skip
     jobs = (first, replace(first, rate=0.0, relative_speed=0.0), replace(first, outcome="finished"))
     status = replace(
-        first_status(SPEC, "t", GPU), state="running", jobs=jobs, work_per_joule=0.002,
+        first_status(SPEC, now(), GPU), state="running", jobs=jobs, work_per_joule=0.002,
         power_w=410.0, predicted_power_w=Interval(400, 380, 420), energy_saved=-0.02,
         speed_drift=Drift(0.85, 0.9, 1.1), work_drift=Drift(0.95, 0.8, 1.2),
         forecast=replace(FORECAST, energy_saved=Interval(0.1, -0.05, 0.2)),
@@ -303,11 +304,16 @@ def test_what_runs_is_shown_in_watts_speeds_and_seconds() -> None:
     assert [sample(launch_metrics, "launches", state=s) for s in ("running", "finished")] == [0, 1]
 
 
-def test_energy_is_counted_from_zero_and_told_while_a_launch_runs() -> None:
-    """A counter that begins at its first value hides it; what is counted is not told twice."""
+def test_energy_is_counted_from_zero_and_told_while_a_launch_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A counter that begins at its first value hides it; what is counted is not told twice.
+
+    Nor is what has grown old since somebody could look, as where a database hangs.
+    """
     ledger = Ledger(held_s=9, energy_j=1000, alone_s=12, alone_j=1300, freed_idle_j=None)
     one = JobStatus(job="abe", rate_unit="steps", share_percent=30, outcome="running")
-    status = replace(first_status(SPEC, "t", GPU), state="running", jobs=(one,), energy_j=400.0)
+    status = replace(first_status(SPEC, now(), GPU), state="running", jobs=(one,), energy_j=400.0)
     status = replace(status, rest_s=3.0, rest_energy_j=100.0, ledger=ledger)
     launch_metrics = LaunchMetrics()
     launch_metrics.set_status(status)
@@ -320,6 +326,11 @@ def test_energy_is_counted_from_zero_and_told_while_a_launch_runs() -> None:
         replace(SEEN, launch_id=status.launch_id, energy_j=500.0, energy_saved_to_end=0.2)
     )
     assert sample(launch_metrics, "running_energy_saved_joules", gpu="GPU-1") == 300 - 125
+    assert sample(launch_metrics, "launches_silent") == 0
+    with monkeypatch.context() as later:
+        later.setattr("advisor.launch.spec.SILENT_S", 0.0)
+        assert sample(launch_metrics, "running_energy_joules", gpu="GPU-1") is None
+        assert sample(launch_metrics, "launches_silent") == 1
     launch_metrics.set_status(replace(status, state="finished"))
     assert sample(launch_metrics, "running_energy_joules", gpu="GPU-1") is None
 
