@@ -16,8 +16,8 @@ from hypothesis import given, settings, strategies as some
 from made_up_profiles import Physics, active_job, profile
 from unsafe_counts import SAFE_132, UNSAFE_132, checked_132
 
-from advisor.core.gpu import MOST_JOBS, Split, units_for_percent
-from advisor.core.objectives import AIMS, NO_PRICES, Interval, Policy, Prices, Work
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, Split, units_for_percent
+from advisor.core.objectives import AIMS, FEWEST_CARDS, NO_PRICES, Interval, Policy, Prices, Work
 from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served
 from advisor.errors import InputError, NoSplitError
@@ -379,6 +379,9 @@ class Asking(Physics):
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
+ASKING = Asking()
+
+
 def _expected(found: Iterable[Prediction]) -> ExpectedPair:
     speeds = [[part.speed.value for part in p.parts] for p in found]
     return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
@@ -398,23 +401,26 @@ def placing_of(
     limits: Request | None = None,
     **pool: Any,
 ) -> Placing:
+    """Each set is decided by what the plan is for."""
     profiles = tuple(profile for profile, _ in jobs)
     kinds = [Kind(name=p.job, count=count, is_server=is_served(p)) for p, count in jobs]
+    limits, prices = limits or Request(), Prices(gpu_hour=2.0, kwh=0.1)
+    decided_by = "throughput" if aim == FEWEST_CARDS else aim
     cards = Pool(
         gpu_model=profiles[0].gpu_model,
         gpus=gpus,
         profiles=profiles,
-        limits=limits or Request(),
+        limits=dataclasses.replace(
+            limits, policy=dataclasses.replace(limits.policy, objective=decided_by, prices=prices)
+        ),
         idle_power_w=70.0,
-        **pool,
+        **{"of_pairs": ASKING, **pool},
     )
-    return Placing.of(kinds, [cards], aim, Prices(gpu_hour=2.0, kwh=0.1))
+    return Placing.of(kinds, [cards], aim, prices)
 
 
 @some.composite
-def placings(
-    draw: some.DrawFn, most: int = 8, of_pairs: Sequence[Asking | None] = (None, Asking())
-) -> Placing:
+def placings(draw: some.DrawFn, most: int = 8, of_pairs: Asking | None = ASKING) -> Placing:
     dice = np.random.default_rng(draw(some.integers(0, 10_000)))
     servers = [draw(some.booleans()) for _ in range(draw(some.integers(1, 4)))]
     jobs = [
@@ -436,7 +442,7 @@ def placings(
         max_power_w=draw(some.sampled_from([None, 450.0, 600.0])),
     )
     cards, aim = draw(some.integers(1, most)), draw(some.sampled_from(AIMS))
-    return placing_of(jobs, cards, aim, limits, of_pairs=draw(some.sampled_from(of_pairs)))
+    return placing_of(jobs, cards, aim, limits, of_pairs=of_pairs)
 
 
 @pytest.mark.slow
@@ -481,7 +487,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
     """All partitions of a few jobs into sets, tried one by one.
 
     The bound is of the sets as the search knows them. Decisions look at more options, of which the
-    best plan may be made; pairs that share without limits alone are no sets that it knows.
+    best plan may be made.
     """
     if sum(kind.count for kind in placing.kinds) > 8:
         return
@@ -492,10 +498,7 @@ def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) 
     answers = SetAnswers(placing, 0)
     assert plan.bound <= brute_force(answers, searched) * (1 + 1e-9)
     if not plan.waiting:
-        best = brute_force(
-            answers,
-            lambda answers, kinds: [answers.of(kinds)] if any(searched(answers, kinds)) else [],
-        )
+        best = brute_force(answers, lambda answers, kinds: [answers.of(kinds)])
         assert best <= plan.cost * (1 + 1e-9) <= best * 1.1 + 1e-6
 
 
@@ -503,9 +506,8 @@ def searched(answers: SetAnswers, kinds: tuple[int, ...]) -> list[PlacedSet | No
     """What a search says of a set, at each level; of one job what it does alone."""
     if len(kinds) == 1:
         return [answers.of(kinds)]
-    if not answers.is_of_law(len(kinds)):
-        return [answers.by_law(kinds, NINE_SPLITS)]
-    return [answers.by_law(kinds, level) for level in range(len(LEVELS))]
+    levels = (NINE_SPLITS,) * (len(kinds) == ADVISED_JOBS) + tuple(range(len(LEVELS)))
+    return [answers.by_law(kinds, level) for level in levels]
 
 
 def brute_force(
@@ -537,7 +539,7 @@ def brute_force(
 
 @few
 @given(
-    placings(of_pairs=[None]), some.integers(0, 100_000), some.sampled_from([1, 5]), some.booleans()
+    placings(of_pairs=None), some.integers(0, 100_000), some.sampled_from([1, 5]), some.booleans()
 )
 def test_no_set_gains_more_than_a_search_says(
     placing: Placing, seed: int, many: int, closely: bool
@@ -625,7 +627,7 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
 
 
 @few
-@given(placings(of_pairs=[Asking()]))
+@given(placings())
 def test_what_pairs_cost_at_least(placing: Placing) -> None:
     answers = SetAnswers(placing, 0)
     pairs = np.argwhere(answers.two.roughly)
@@ -672,14 +674,14 @@ CEILING = Request(max_power_w=450.0, policy=Policy(min_speed=0.3))
 
 
 def test_a_job_that_may_not_be_alone_waits_where_it_has_no_neighbour() -> None:
-    plan = solved((HOT, 2), (COOL, 1), limits=CEILING, of_pairs=Asking())
+    plan = solved((HOT, 2), (COOL, 1), limits=CEILING)
     assert (plan.waiting, [one.kinds for one in plan.sets]) == ({0: 1}, [(0, 1)])
     assert plan.bound <= plan.cost
 
 
 def test_sets_that_are_refused_leave_the_plan() -> None:
     """The search thinks of sevens; where three and more are refused, pairs are left."""
-    placing = placing_of([(active_job("small"), 14)], 20, of_pairs=Asking())
+    placing = placing_of([(active_job("small"), 14)], 20)
     (pool,) = placing.pools
 
     def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
