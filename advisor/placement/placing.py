@@ -573,7 +573,6 @@ class SetAnswers:
             as do the arrays below.
         counts: How many jobs of each.
         floors: Least speed that each must keep.
-        two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite where nobody asked for one.
 
     Raises:
@@ -600,7 +599,11 @@ class SetAnswers:
         self._most_p99_ms = np.array([*most_ms, np.inf])
         chances = [limits.p99_chance(profile, [profile]) for profile in profiles]
         self._p99_chances = np.array([*chances, 0.5])
-        self.two = _Pairs(self.placing, self.number, self.many, self.floors)
+
+    @functools.cached_property
+    def two(self) -> _Pairs:
+        """What is known of each two of them."""
+        return _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def weight(self) -> float:

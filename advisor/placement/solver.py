@@ -28,6 +28,7 @@ after the other is among them, and what ends later than that is left out: no pla
 takes longer.
 """
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -342,6 +343,9 @@ LAST_S = 0.5
 _BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
 
 
+FEW_SETS = 128
+"""No more than these are all decided on: of seven jobs, which may be one set, on one GPU model."""
+
 # Pool and kinds of a set.
 _Seats: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -405,6 +409,8 @@ class _Master:
         known, before = set(self.sets), len(self.sets)
         for one in dict.fromkeys(sets):
             if one not in known and (one.decision or _seats(one) not in self._settled):
+                if one.decision:
+                    self._settled.add(_seats(one))
                 rows = {kind: float(one.kinds.count(kind)) for kind in set(one.kinds)}
                 self._column(one.cost, rows | {len(self.placing.kinds) + one.pool: 1.0})
                 self.sets.append(one)
@@ -583,13 +589,17 @@ def _found(
 
 
 def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
-    """With each job alone, and copies; where one may not be alone, every pair."""
-    sets = [one for a in answers for one in (*a.singles(), *a.copies())]
-    everybody = tuple(n for n, kind in enumerate(placing.kinds) for _ in range(kind.count))
-    if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
-        there = (a for a in answers if {*everybody} <= {*a.there})
-        sets += filter(None, (a.of(everybody) for a in there))
-    if {*everybody} - {kind for one in sets for kind in one.kinds}:
+    """With each job alone, and copies; all sets of few jobs; every pair of one that may not be so."""
+    sets = [one for a in answers for one in a.singles()]
+    taken = [range(kind.count + 1) for kind in placing.kinds]
+    if len(answers) * math.prod(map(len, taken)) <= FEW_SETS:
+        for counts in itertools.product(*taken):
+            kinds = tuple(kind for kind, count in enumerate(counts) for _ in range(count))
+            if ADVISED_JOBS <= len(kinds) <= MOST_JOBS:
+                there = (a for a in answers if {*kinds} <= {*a.there})
+                sets += filter(None, (a.of(kinds) for a in there))
+    sets += [one for a in answers for one in a.copies()]
+    if len({kind for one in sets for kind in one.kinds}) < sum(map(bool, placing.counts)):
         sets += [one for a in answers for one in a.pairs()]
     if not placing.at_once:
         _check_seated(placing, sets)
@@ -653,7 +663,10 @@ def _least(master: _Master) -> float:
 
 def _dearest(sets: Iterable[PlacedSet]) -> float:
     """Cost of the dearest job alone, or of two jobs, where one may not run alone."""
-    return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
+    few = [one for one in sets if len(one.kinds) <= ADVISED_JOBS]
+    alone = {kind for one in few if len(one.kinds) == 1 for kind in one.kinds}
+    either = (one.cost for one in few if len(one.kinds) == 1 or {*one.kinds} - alone)
+    return max(either, default=1.0)
 
 
 def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:

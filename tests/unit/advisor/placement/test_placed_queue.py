@@ -486,20 +486,23 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
 def test_no_plan_of_all_is_below_the_bound_and_few_are_better(placing: Placing) -> None:
     """All partitions of a few jobs into sets, tried one by one.
 
-    The bound is of the sets as the search knows them. Decisions look at more options, of which the
-    best plan may be made.
+    Of few jobs all sets are decided on. Else they are found by the search, whose bound is of the
+    sets as it knows them: limits between its levels are not among them.
     """
     if sum(kind.count for kind in placing.kinds) > 8:
         return
-    try:
-        plan = place(placing, time_limit_s=60.0)  # reached on no machine
-    except NoSplitError:
-        return
-    answers = SetAnswers(placing, 0)
-    assert plan.bound <= brute_force(answers, searched) * (1 + 1e-9)
-    if not plan.waiting:
-        best = brute_force(answers, lambda answers, kinds: [answers.of(kinds)])
-        assert best <= plan.cost * (1 + 1e-9) <= best * 1.1 + 1e-6
+    answers, one_card = SetAnswers(placing, 0), placing.aim == FEWEST_CARDS
+    best = brute_force(answers, lambda answers, kinds: [answers.of(kinds)])
+    for few, most in ((solver.FEW_SETS, (1 + solver.NEAR) * best), (0, 1.2 * best + one_card)):
+        try:
+            with mock.patch.object(solver, "FEW_SETS", few):
+                plan = place(placing, time_limit_s=60.0)  # reached on no machine
+        except NoSplitError:
+            return
+        if not few:
+            assert plan.bound <= brute_force(answers, searched) * (1 + 1e-9)
+        if not plan.waiting:
+            assert best <= plan.cost * (1 + 1e-9) <= most + 1e-6
 
 
 def searched(answers: SetAnswers, kinds: tuple[int, ...]) -> list[PlacedSet | None]:
