@@ -28,7 +28,7 @@ from advisor.core.objectives import Aim, Prices
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
-from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
+from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.one_window import (
     DRAM,
     IDLE_W,
