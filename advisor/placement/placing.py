@@ -625,9 +625,11 @@ class SetAnswers:
         return (one for kind in self.there if (one := self.of((kind,))))
 
     def copies(self) -> Iterator[PlacedSet]:
-        """Two of one kind and more, as many as may share a card."""
+        """Three of one kind and more, as many as may share a card."""
         for kind in self.there:
-            for number in range(ADVISED_JOBS, min(MOST_JOBS, self.placing.kinds[kind].count) + 1):
+            for number in range(
+                ADVISED_JOBS + 1, min(MOST_JOBS, self.placing.kinds[kind].count) + 1
+            ):
                 if (one := self.by_law((kind,) * number)) is None:
                     break
                 yield one
