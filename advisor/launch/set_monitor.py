@@ -56,7 +56,7 @@ class SetMonitor:
         newcomer_error: The same of the newcomer, which has not disturbed other jobs for long.
         forecasts: Forecasts of the running jobs, by their numbers.
         expected_power_w: Forecast at the last join, or at first.
-        looked_at: Time of the last look at the jobs, ISO 8601, UTC: all that is reported is as of then.
+        looked_at: Time of the last look at the jobs, ISO 8601, UTC; the status is as of then.
     """
 
     def __init__(

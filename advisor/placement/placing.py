@@ -9,8 +9,8 @@ its jobs share a GPU, until both have ended: what three do once one has ended wa
 
 Cost and limits of a set are each worked out once. A search looks at hundreds of thousands of sets.
 This is for finding them: all jobs of a set that fill the GPU get the same limit, a `level`; the
-others get none. What is planned is decided on, one set at a time, as `advisor recommend` does
-(`SetAnswers.of`).
+others get none. Two jobs are looked at with priority and at the nine splits, too. What is planned
+is decided on, one set at a time, as `advisor recommend` does (`SetAnswers.of`).
 
 So the model need not be asked of most of them one by one: what it expects of many at once, without
 limits and intervals, shows of nearly all that they gain nothing.
@@ -344,7 +344,7 @@ LEVELS = (WHOLE, 80.0, 60.0, 45.0, 30.0)
 """Limits of the jobs that fill a GPU, percent; the first is none."""
 
 NINE_SPLITS = -1
-"""Stands for a level: two jobs, predicted by the model of pairs."""
+"""Stands for a level: two jobs as the model of pairs says, and with priority."""
 
 
 class _ManyAlone:
@@ -573,7 +573,6 @@ class SetAnswers:
             as do the arrays below.
         counts: How many jobs of each.
         floors: Least speed that each must keep.
-        two: What is known of each two of them.
         ceiling_w: Most power of a card; infinite without a request.
 
     Raises:
@@ -600,7 +599,11 @@ class SetAnswers:
         self._most_p99_ms = np.array([*most_ms, np.inf])
         chances = [limits.p99_chance(profile, [profile]) for profile in profiles]
         self._p99_chances = np.array([*chances, 0.5])
-        self.two = _Pairs(self.placing, self.number, self.many, self.floors)
+
+    @functools.cached_property
+    def two(self) -> _Pairs:
+        """What is known of each two of them."""
+        return _Pairs(self.placing, self.number, self.many, self.floors)
 
     @property
     def weight(self) -> float:
@@ -611,10 +614,6 @@ class SetAnswers:
     def pool(self) -> Pool:
         """Its cards."""
         return self.placing.pools[self.number]
-
-    def is_of_law(self, size: int) -> bool:
-        """Whether the law of sets says what so many jobs do, at its levels."""
-        return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self.pool.of_pairs)
 
     def leave(self, counts: Floats) -> None:
         """Look for sets of so many jobs of each kind of the placing."""
@@ -643,7 +642,7 @@ class SetAnswers:
                 yield found
 
     def pair(self, a: int, b: int) -> PlacedSet | None:
-        """As the model of pairs says; by their places."""
+        """As the model of pairs says, and with priority; by their places."""
         self.two.unasked[a, b] = False
         return self.by_law((self.there[a], self.there[b]), NINE_SPLITS)
 
@@ -744,12 +743,12 @@ class SetAnswers:
     def _told(
         self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
     ) -> Iterable[Prediction]:
-        """At the nine splits by the model of pairs, with priority, or by the law at a level."""
-        if level != NINE_SPLITS or self.pool.of_pairs is None:
-            return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])
-        a, b = (self.there.index(kind) for kind in kinds)
+        """By the law at a level; or two jobs by the model of pairs, and with priority."""
+        if level != NINE_SPLITS:
+            return _LAW.predict(profiles, [self.way(kinds, level)])
+        (a, b), model = (self.there.index(kind) for kind in kinds), self.pool.of_pairs
         splits = self.two.splits(a, b)
-        told = [self.pool.of_pairs.predict(profiles, splits)] if splits else []
+        told = [model.predict(profiles, splits)] if model and splits else []
         return itertools.chain(*told, self.two.below_normal(a, b) or ())
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:

@@ -71,7 +71,6 @@ class SetBound:
         held = answers.ceiling_w < answers.many.limit_w
         self._limit_w = np.inf if held else answers.many.limit_w
         self._dearest = float(max(answers.placing.lag.max(), worth.max()))
-        self._least_size = ADVISED_JOBS if answers.is_of_law(ADVISED_JOBS) else ADVISED_JOBS + 1
         self.own = np.append(worth[list(answers.there)], 0.0)
         joins = (alone.fills[:-1, 0] == 0) & (answers.counts[:-1] > 0)
         served = alone.served[:-1, 0] > 0
@@ -106,7 +105,7 @@ class SetBound:
         most = np.zeros(len(sets.size))
         for size in np.unique(sets.size).tolist():
             of_size = np.flatnonzero(sets.size == size)
-            least = min(max(0, self._least_size - size), MOST_JOBS - size)
+            least = max(0, ADVISED_JOBS - size)
             joined = joining[:, least : MOST_JOBS - size + 1].max(axis=1)
             for start in range(0, len(of_size), CHUNK):
                 some = of_size[start : start + CHUNK]
@@ -280,8 +279,7 @@ class SetSearch:
         return np.unique(np.concatenate(first))
 
     def _best(self, sets: Sets, least: float) -> list[PlacedSet]:
-        of_law = [self._answers.is_of_law(size) for size in sets.size.tolist()]
-        sets = sets.only(np.array(of_law, dtype=bool)).different()
+        sets = sets.only(sets.size >= ADVISED_JOBS).different()
         sets = sets.only(self._answers.within_power(sets))
         gains = self.bound.gains(sets)
         good: list[PlacedSet] = []

@@ -28,6 +28,7 @@ after the other is among them, and what ends later than that is left out: no pla
 takes longer.
 """
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -342,6 +343,9 @@ LAST_S = 0.5
 _BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
 
 
+FEW_SETS = 128
+"""No more than these are all decided on: of seven jobs, which may be one set, on one GPU model."""
+
 # Pool and kinds of a set.
 _Seats: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -350,6 +354,7 @@ class _Master:
     """A linear program to which sets are added: a row for each kind, and one for each pool.
 
     Attributes:
+        settled: Sets that were decided on.
         spare: Whether sets may have seats for more jobs than there are: no set is cheaper for a
             further job, and whole cards are found sooner so.
         rest_costs: Of a waiting job of each kind; at once also of an empty card of each pool.
@@ -358,7 +363,7 @@ class _Master:
     def __init__(self, placing: Placing, *, spare: bool) -> None:
         self.placing, self.spare, self._program = placing, spare, highspy.Highs()
         self.sets, self.rest_costs = list[PlacedSet](), list[float]()
-        self._settled, self._refused = set[_Seats](), set[_Seats]()
+        self.settled, self._refused = set[_Seats](), set[_Seats]()
         self._seated: Floats = np.zeros((0, len(self.placing.kinds)))
         for name, value in {"output_flag": False, "threads": 1}.items():
             self._program.setOptionValue(name, value)
@@ -390,11 +395,11 @@ class _Master:
     def without_spare(self, more: Iterable[PlacedSet]) -> "_Master":
         """The same, and some more sets, with no more seats than there are jobs."""
         exact = _Master(self.placing, spare=False)
-        exact._settled, exact._refused = {*self._settled}, {*self._refused}
+        exact.settled, exact._refused = {*self.settled}, {*self._refused}
         exact._add_rest(self.rest_costs)
         exact.add(
             (
-                *filter(lambda one: one.decision or _seats(one) not in self._settled, self.sets),
+                *filter(lambda one: one.decision or _seats(one) not in self.settled, self.sets),
                 *more,
             )
         )
@@ -404,7 +409,7 @@ class _Master:
         """How many of them are new."""
         known, before = set(self.sets), len(self.sets)
         for one in dict.fromkeys(sets):
-            if one not in known and (one.decision or _seats(one) not in self._settled):
+            if one not in known and (one.decision or _seats(one) not in self.settled):
                 rows = {kind: float(one.kinds.count(kind)) for kind in set(one.kinds)}
                 self._column(one.cost, rows | {len(self.placing.kinds) + one.pool: 1.0})
                 self.sets.append(one)
@@ -420,7 +425,7 @@ class _Master:
             one = self.sets[n]
             if one.decision or len(one.kinds) == 1:
                 continue
-            self._settled.add(seats := _seats(one))
+            self.settled.add(seats := _seats(one))
             found = of(one)
             again |= found is None
             if found is None:
@@ -583,18 +588,27 @@ def _found(
 
 
 def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
-    """With each job alone, and copies; where one may not be alone, every pair."""
-    sets = [one for a in answers for one in (*a.singles(), *a.copies())]
-    everybody = tuple(n for n, kind in enumerate(placing.kinds) for _ in range(kind.count))
-    if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
-        there = (a for a in answers if {*everybody} <= {*a.there})
-        sets += filter(None, (a.of(everybody) for a in there))
-    if {*everybody} - {kind for one in sets for kind in one.kinds}:
+    """With each job alone, and copies; decided on are all sets of few jobs, or every pair.
+
+    The latter where a job may not be alone.
+    """
+    master = _Master(placing, spare=not placing.at_once)
+    taken = [range(kind.count + 1) for kind in placing.kinds]
+    sets = [one for a in answers for one in a.singles()]
+    if len(answers) * math.prod(map(len, taken)) <= FEW_SETS:
+        for counts in itertools.product(*taken):
+            kinds = tuple(kind for kind, count in enumerate(counts) for _ in range(count))
+            if ADVISED_JOBS <= len(kinds) <= MOST_JOBS:
+                there = (a for a in answers if {*kinds} <= {*a.there})
+                sets += filter(None, (a.of(kinds) for a in there))
+        # What the search says of them is no longer needed.
+        master.settled |= {_seats(one) for one in sets if one.decision}
+    sets += [one for a in answers for one in a.copies()]
+    if len({kind for one in sets for kind in one.kinds}) < sum(map(bool, placing.counts)):
         sets += [one for a in answers for one in a.pairs()]
     if not placing.at_once:
         _check_seated(placing, sets)
     sets += [one for n in range(len(answers), len(placing.pools)) for one in placing.joining(n)]
-    master = _Master(placing, spare=not placing.at_once)
     master.wait(_dearest(sets))
     master.add(sets)
     return master
@@ -653,7 +667,10 @@ def _least(master: _Master) -> float:
 
 def _dearest(sets: Iterable[PlacedSet]) -> float:
     """Cost of the dearest job alone, or of two jobs, where one may not run alone."""
-    return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
+    few = [one for one in sets if len(one.kinds) <= ADVISED_JOBS]
+    alone = {kind for one in few if len(one.kinds) == 1 for kind in one.kinds}
+    either = (one.cost for one in few if len(one.kinds) == 1 or {*one.kinds} - alone)
+    return max(either, default=1.0)
 
 
 def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:

@@ -152,6 +152,9 @@ def _in_world(walk: Walk, packers: _Packers, world: int) -> tuple[Floats, Floats
     fullest = zip(walk.top, top, strict=True)
     cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
     most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
+    # Few sets are asked of again, and all worlds are there until then.
+    for packer in packers.values():
+        packer.forget()
     return _sum(sample, does)[:2], np.ceil(most - 1e-9)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, MOST_JOBS, Gpu
 from advisor.core.job import Job
@@ -27,7 +28,7 @@ from advisor.core.objectives import Aim, Prices
 from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
-from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
+from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.one_window import (
     DRAM,
     IDLE_W,
@@ -388,7 +389,7 @@ class Packer:
 
     Attributes:
         kinds: In the order of their numbers.
-        row: What each further kind would gain a set at a level, at which level, and at what cost.
+        row: What each further kind would gain a set at a level, and at which level.
         set_of: What a set of two or more does at a level, or what a job does alone.
 
     Raises:
@@ -424,6 +425,13 @@ class Packer:
         self._packed = dict[frozenset[tuple[int, int]], _Found]()
         self._costs = dict[tuple[_Members, int], float]()
 
+    def forget(self) -> None:
+        """Drop what is kept; it is worked out again where it is asked again."""
+        self.row.cache_clear()
+        self.set_of.cache_clear()
+        self._packed.clear()
+        self._costs.clear()
+
     def pack(self, counts: Mapping[int, int]) -> _Found:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
         key = frozenset(counts.items())
@@ -458,17 +466,17 @@ class Packer:
             free = [kind for kind, count in left.items() if count > used[kind]]
             if not free:
                 break
-            gains, levels, costs = self.row(members, level)
+            gains, levels = self.row(members, level)
             best = free[int(gains[free].argmax())]
             if not gains[best] > 0:
                 break
-            level = int(levels[best])
-            members = tuple(sorted((*members, best)))
-            self._costs[members, level] = float(costs[best])
+            cost = self.cost(members, level) + self.alone[best] - gains[best]
+            members, level = tuple(sorted((*members, best))), int(levels[best])
+            self._costs[members, level] = float(cost)
         return members, level
 
-    def _asked(self, members: _Members, level: int) -> tuple[Floats, Ints, Floats]:
-        """Gain, level and cost of a set with each further kind; all levels at once."""
+    def _asked(self, members: _Members, level: int) -> tuple[Floats, npt.NDArray[np.int8]]:
+        """What a set gains with each further kind, and at which level; all levels at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
         rows[:, : len(members)] = members
@@ -487,11 +495,10 @@ class Packer:
             costs[chosen] = placing.per_card + placing.per_w * watts + behind
         table = costs.reshape(len(LEVELS), kinds)
         best = table.argmin(axis=0)
-        cheapest = table[best, np.arange(kinds)]
         before = self.cost(members, level)
-        gains = before + self.alone - cheapest
+        gains = before + self.alone - table.min(axis=0)
         # A fault of one can end all, so less than 3 % is not worth it.
-        return np.where(gains > 0.03 * before, gains, -np.inf), best, cheapest
+        return np.where(gains > 0.03 * before, gains, -np.inf), best.astype(np.int8)
 
     def cost(self, members: _Members, level: int) -> float:
         """Of a set, or of a job alone, as the aim counts."""
