@@ -17,9 +17,9 @@ from advisor.core.gpu import (
     vendor_of,
 )
 from advisor.core.objectives import COST
-from advisor.core.records import ONE_WINDOW, PRIOR
+from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.core.wording import (
-    as_asked,
+    as_requested,
     below_normal_text,
     count_of,
     counted,
@@ -32,7 +32,7 @@ from advisor.decide.decision import (
     LEAST_TIME_SAVED,
     Decision,
     RatedSplit,
-    worth_of,
+    savings_of,
 )
 from advisor.decide.limits import is_served
 from advisor.decide.reasons import percent
@@ -51,10 +51,10 @@ WORDS: Mapping[Sharing, str] = {
 _BY_COST = "set ADVISOR_GPU_HOUR and ADVISOR_KWH, and --objective cost decides"
 
 
-def recommendation(given: ModelAdvice, asked: RecommendationRequest) -> Recommendation:
+def recommendation(given: ModelAdvice, request: RecommendationRequest) -> Recommendation:
     """The answer as in JSON, with its words if the request wants them."""
-    answer = given.to_wire(every=asked.every)
-    return replace(answer, said=said(given)) if asked.words else answer
+    answer = given.to_wire(every=request.every)
+    return replace(answer, said=said(given)) if request.words else answer
 
 
 def said(given: ModelAdvice) -> Said:
@@ -66,16 +66,20 @@ def said(given: ModelAdvice) -> Said:
 def first_lines(given: ModelAdvice) -> Said:
     """Headline and named lines of an answer."""
     d = given.decision
-    one_window = dict.fromkeys(p.job for p in d.profiles if ONE_WINDOW in p.flags)
+    by_window = dict.fromkeys(p.job for p in d.profiles if SINGLE_WINDOW in p.flags)
     is_prior = any(PRIOR in p.flags for p in d.profiles)
-    is_pair, shared = _is_pair(d), d.way and option_of(d.way, d)
-    if d.way and shared:
-        lines = (*_kept(shared, d), *_saved(d, d.way, shared), *_risk_and_start(d, d.way, shared))
+    is_pair, shared = _is_pair(d), d.sharing_option and option_of(d.sharing_option, d)
+    if d.sharing_option and shared:
+        lines = (
+            *_kept(shared, d),
+            *_saved(d, d.sharing_option, shared),
+            *_risk_and_start(d, d.sharing_option, shared),
+        )
     else:
         lines = (*(_exclusive_lines(given) if is_pair else _separate_lines(given)), *_near(d))
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
     every = "every split" if is_pair else "best of each"
-    measured = basis(given.measured if d.way else None, one_window, is_prior=is_prior)
+    measured = basis(given.measured if d.sharing_option else None, by_window, is_prior=is_prior)
     return Said(
         headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
         lines=(
@@ -89,12 +93,12 @@ def first_lines(given: ModelAdvice) -> Said:
 def _lower_limits(d: Decision) -> Iterator[tuple[str, str]]:
     """What a lower power limit would save, and how it is set."""
     alike: dict[str, list[str]] = {}
-    for one in lower_limits(d):
+    for lower in lower_limits(d):
         text = (
-            f"{one.power_limit_w:.0f} W: {less_or_more(one.energy_saved.value, 0)} energy, "
-            f"{percent(one.longer.value)} longer ({percent(one.longer.high)} at worst)"
+            f"{lower.power_limit_w:.0f} W: {less_or_more(lower.energy_saved.value, 0)} energy, "
+            f"{percent(lower.longer.value)} longer ({percent(lower.longer.high)} at worst)"
         )
-        alike.setdefault(text, []).extend(one.jobs)
+        alike.setdefault(text, []).extend(lower.jobs)
     each = [text if d.choice else f"{listed(of)} at {text}" for text, of in alike.items()]
     yield from _rows("Limit", each)
     if alike:
@@ -108,24 +112,22 @@ def _rows(name: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def basis(
-    measured: MeasuredTogether | None, one_window: Collection[str] = (), *, is_prior: bool = False
+    measured: MeasuredTogether | None, by_window: Collection[str] = (), *, is_prior: bool = False
 ) -> str:
     """Whether the numbers are measured at the chosen split, estimated or predicted.
 
     Args:
         measured: Measurements of these jobs together.
-        one_window: Jobs that were measured in one window on the whole GPU.
+        by_window: Jobs that were measured in one window on the whole GPU.
         is_prior: Whether nothing was learned from the GPU model of those.
     """
-    of = (
-        listed(one_window) if len(one_window) <= ADVISED_JOBS else f"each of {len(one_window)} jobs"
-    )
+    of = listed(by_window) if len(by_window) <= ADVISED_JOBS else f"each of {len(by_window)} jobs"
     how = "A prior, with wide ranges," if is_prior else "Estimated"
-    found = f"{how} from one window of {of}" if one_window else "Predicted"
+    basis_text = f"{how} from one window of {of}" if by_window else "Predicted"
     if measured is None:
-        return found
+        return basis_text
     text = measured.text
-    return text.capitalize() if measured.at_choice else f"{found}; other splits {text}"
+    return text.capitalize() if measured.at_choice else f"{basis_text}; other splits {text}"
 
 
 def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
@@ -145,27 +147,27 @@ def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(r: Decision) -> str:
-    jobs, way = [profile.job for profile in r.profiles], r.way
+    jobs, option = [profile.job for profile in r.profiles], r.sharing_option
     is_pair = _is_pair(r)
     # One that answers requests cannot wait for another.
     waits = is_pair and not any(map(is_served, r.profiles))
     apart = "one after the other" if waits else "on separate GPUs"
-    if way is None:
+    if option is None:
         return f"DO NOT SHARE: run {counted(jobs)} {apart}"
     verdict = "SHARE" if r.choice else f"YOUR CALL: share to save time, or run {apart}"
-    low = below_normal_text(jobs[n] for n in way.split.below_normal)
-    limits = f" {WORDS[way.sharing]}" if way.sharing in WORDS else ""
-    if way.split.gpus:
-        return f"{verdict}: {_seats_of_gpus(r, way)}{limits}"
+    low = below_normal_text(jobs[n] for n in option.split.below_normal)
+    limits = f" {WORDS[option.sharing]}" if option.sharing in WORDS else ""
+    if option.split.gpus:
+        return f"{verdict}: {_seats_of_gpus(r, option)}{limits}"
     names = counted(jobs) if len(jobs) == ADVISED_JOBS else f"all {len(jobs)} jobs on one GPU"
     if limits or not is_pair:
-        return f"{verdict}: {names}{limits or f', {_seats(r, way)}'}{low}"
-    return f"{verdict}: {_seats(r, way)}{low}"
+        return f"{verdict}: {names}{limits or f', {_seats(r, option)}'}{low}"
+    return f"{verdict}: {_seats(r, option)}{low}"
 
 
-def _seats(r: Decision, way: RatedSplit) -> str:
+def _seats(r: Decision, option: RatedSplit) -> str:
     """Jobs with their limits; of a set those that have one, equal ones once."""
-    shares, is_pair = option_of(way, r).jobs, _is_pair(r)
+    shares, is_pair = option_of(option, r).jobs, _is_pair(r)
     limited = (s for s in shares if is_pair or s.share_percent < WHOLE)
     counts = Counter(f"{s.job} on {_part(s)}" for s in limited)
     total = next((f"of {p.units_total} " for p in r.profiles if p.units_total), "")
@@ -185,15 +187,15 @@ def _is_pair(r: Decision) -> bool:
     return len(r.profiles) == ADVISED_JOBS and not hold_several(r.profiles)
 
 
-def _seats_of_gpus(r: Decision, way: RatedSplit) -> str:
+def _seats_of_gpus(r: Decision, option: RatedSplit) -> str:
     seats = [
         share.job + (f" (limit {_part(share)})" if share.share_percent < WHOLE else "")
-        for share in option_of(way, r).jobs
+        for share in option_of(option, r).jobs
     ]
-    on_all = [seats[n] for n, gpu in enumerate(way.split.gpus) if gpu == ALL_GPUS]
+    on_all = [seats[n] for n, gpu in enumerate(option.split.gpus) if gpu == ALL_GPUS]
     each = (
-        f"{listed([seats[n] for n in on if way.split.gpus[n] != ALL_GPUS])} on GPU {number}"
-        for number, on in enumerate(way.split.each_gpu)
+        f"{listed([seats[n] for n in on if option.split.gpus[n] != ALL_GPUS])} on GPU {number}"
+        for number, on in enumerate(option.split.each_gpu)
         if len(on) > len(on_all)
     )
     return "; ".join((f"{listed(on_all)} on {MOST_GPUS} GPUs", *each))
@@ -214,7 +216,7 @@ def _saved(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, 
             yield "Time", f"{done}{less_or_more(1 - this.time_s / apart.time_s, 0)}"
             yield "Energy", f"{less_or_more(1 - this.energy_j / apart.energy_j, 0)} for this work"
         else:
-            energy = worth_of(way.prediction, prices).energy
+            energy = savings_of(way.prediction, prices).energy
             yield "Time", f"{done}{_hours(stp.value)} ({_hours(stp.low)} at worst)"
             at_worst = f"({less_or_more(energy.low, 0)} at worst)"
             yield "Energy", f"{less_or_more(energy.value, 0)} for the same work {at_worst}"
@@ -272,7 +274,7 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     if kept := [o for o in splits if not o.violations] or splits:
         best = max(kept, key=lambda o: o.prediction.stp.value)
         prices = r.request.policy.prices
-        energy, stp = worth_of(best.prediction, prices).energy, best.prediction.stp.value
+        energy, stp = savings_of(best.prediction, prices).energy, best.prediction.stp.value
         beyond = ", beyond a limit" if best.violations else ""
         saved = less_or_more(energy.value, 0)
         yield "At best", f"{best.name}{beyond}: {_hours(stp)} GPU time, {saved} energy"
@@ -288,7 +290,7 @@ def _near(r: Decision) -> Iterator[tuple[str, str]]:
 
 def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     r = given.decision
-    yield "Why", next(ways_not_taken(r))
+    yield "Why", next(options_not_taken(r))
     yield "Risk", f"{_crash(r)} of a shared GPU; {_SEPARATE}"
     if given.gpus:
         yield from _rows("GPUs", (f"{len(given.gpus)} instead of {len(r.profiles)}", *given.gpus))
@@ -310,37 +312,37 @@ def _crash(r: Decision, *, isolates: bool = False) -> str:
 
 def _isolated(r: Decision) -> str:
     """The way that isolates crashes, and what it costs."""
-    if (turns := next((o for o in r.options if o.sharing == "time-sliced"), None)) is None:
+    if (sliced := next((o for o in r.options if o.sharing == "time-sliced"), None)) is None:
         return _SEPARATE
-    if turns.violations:
+    if sliced.violations:
         return f"{_SEPARATE}; time slicing would break a limit"
-    way = option_of(turns, r)
-    slowest = percent(min(share.speed.value for share in way.jobs))
-    saved = less_or_more(way.energy_saved.value, 0)
+    option = option_of(sliced, r)
+    slowest = percent(min(share.speed.value for share in option.jobs))
+    saved = less_or_more(option.energy_saved.value, 0)
     return f"--isolate: time slicing, {saved} energy, the slowest job at {slowest}"
 
 
-def launch_command(r: Decision, way: RatedSplit) -> str:
+def launch_command(r: Decision, option: RatedSplit) -> str:
     """The command that runs the jobs so; a split that `advisor launch` takes by itself is left."""
-    gpus = " --gpu 0,1" if way.split.gpus else ""
-    is_own = _is_pair(r) and way is r.choice and way.sharing == "limited"
-    split = "" if is_own and not way.split.below_normal else f" --split {way.name}"
-    return f"advisor launch {as_asked(p.job for p in r.profiles)}{split}{gpus}"
+    gpus = " --gpu 0,1" if option.split.gpus else ""
+    is_own = _is_pair(r) and option is r.choice and option.sharing == "limited"
+    split = "" if is_own and not option.split.below_normal else f" --split {option.name}"
+    return f"advisor launch {as_requested(p.job for p in r.profiles)}{split}{gpus}"
 
 
-def ways_not_taken(r: Decision) -> Iterator[str]:
+def options_not_taken(r: Decision) -> Iterator[str]:
     """Saving and broken limit of the best of each sharing that was not chosen, nearest first."""
-    ways = [option_of(option, r) for option in r.best_of_each()]
-    for way in sorted(ways, key=lambda w: (len(w.violations), -w.energy_saved.value)):
-        if (r.choice and way.split == r.choice.name) or way.sharing == "exclusive":
+    options = [option_of(option, r) for option in r.best_of_each()]
+    for option in sorted(options, key=lambda w: (len(w.violations), -w.energy_saved.value)):
+        if (r.choice and option.split == r.choice.name) or option.sharing == "exclusive":
             continue
-        low = below_normal_text(s.job for s in way.jobs if PRIORITY in s.environment)
-        said = WORDS.get(way.sharing, f"with {limits_of(way)}") + low
-        saved = f"{said} it would take {less_or_more(way.energy_saved.value, 0)} energy"
-        yield f"{saved}, but {way.violations[0]}" if way.violations else saved
+        low = below_normal_text(s.job for s in option.jobs if PRIORITY in s.environment)
+        said = WORDS.get(option.sharing, f"with {limits_of(option)}") + low
+        saved = f"{said} it would take {less_or_more(option.energy_saved.value, 0)} energy"
+        yield f"{saved}, but {option.violations[0]}" if option.violations else saved
     yield f"{count_of(len(r.options), 'option')} compared"
 
 
-def limits_of(way: Option) -> str:
+def limits_of(option: Option) -> str:
     """Limits of the jobs that have one."""
-    return limits_text((s.job for s in way.jobs), (s.share_percent for s in way.jobs))
+    return limits_text((s.job for s in option.jobs), (s.share_percent for s in option.jobs))

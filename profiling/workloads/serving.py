@@ -198,7 +198,7 @@ def _answers(args: argparse.Namespace) -> _ModelService:
 def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
-    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.own_seed(args))
+    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.process_seed(args))
     record = harness.recorder(args.device)
     if args.continuous:
         server = ContinuousServer(
@@ -261,12 +261,12 @@ def _whisper(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
 
     def forward(input_features: torch.Tensor, decoder_input_ids: torch.Tensor) -> torch.Tensor:
         heard = speech.encoder(input_features).last_hidden_state
-        known = None
+        cache = None
         for token in decoder_input_ids.split(1, dim=1):
             decoded = speech.decoder(
-                token, encoder_hidden_states=heard, past_key_values=known, use_cache=True
+                token, encoder_hidden_states=heard, past_key_values=cache, use_cache=True
             )
-            known = decoded.past_key_values
+            cache = decoded.past_key_values
             logits = network.proj_out(decoded.last_hidden_state)
         return logits
 

@@ -197,9 +197,9 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     def gradients() -> list[torch.Tensor]:
         with _without_dropout(network):
             loss = backward(*fixed)
-        found = [p.grad for p in network.parameters() if p.grad is not None]
+        gradients = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
-        return [loss, *found]
+        return [loss, *gradients]
 
     return harness.Work(step, args.batch, gradients, newest.mean)
 
@@ -240,7 +240,7 @@ def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) ->
         # Bytes that are all as likely have the mean 127.5 and the standard deviation 73.9.
         return cast({"pixel_values": pixels.float().sub_(127.5).div_(73.9)}, dtype, model)
 
-    batches = harness.prefetched(read_pinned, args.input_ms / 1000, harness.own_seed(args))
+    batches = harness.prefetched(read_pinned, args.input_ms / 1000, harness.process_seed(args))
     return map(placed, batches)
 
 

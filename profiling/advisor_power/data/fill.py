@@ -347,17 +347,17 @@ FILE = "file"
 
 def pinned(pair: OperandPair) -> OperandPair:
     """The same operands, each file with the hash of its content, so that their text is a key."""
-    known: dict[Call, Call] = {}
+    hashed: dict[Call, Call] = {}
 
     def of(operand: Operand) -> Operand:
         if operand.source.name != FILE:
             return operand
-        if operand.source not in known:
+        if operand.source not in hashed:
             sha256 = _sha256(_matrix(operand.source))
             if (given := operand.source.named("sha256")) is not None:
                 _check_hash(operand.source, given, sha256)
-            known[operand.source] = _with_hash(operand.source, sha256)
-        return replace(operand, source=known[operand.source])
+            hashed[operand.source] = _with_hash(operand.source, sha256)
+        return replace(operand, source=hashed[operand.source])
 
     return replace(pair, a=of(pair.a), b=of(pair.b))
 
@@ -639,9 +639,9 @@ def product_fingerprint(
     return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
 
 
-def features_of(found: Fingerprint) -> dict[str, float]:
+def features_of(fingerprint: Fingerprint) -> dict[str, float]:
     """A fingerprint as a model takes it: numbers of operands with their letter."""
-    whole = asdict(found)
+    whole = asdict(fingerprint)
     sides = {side: whole.pop(side) for side in ("a", "b")}
     return {f"{side}_{name}": n for side, of in sides.items() for name, n in of.items()} | whole
 

@@ -32,7 +32,7 @@ from advisor.predict.profiles import Floats
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
 from advisor.wire.power import Estimate, KernelReport
-from advisor_data.known import bundled_kernels
+from advisor_data.measurements import bundled_kernels
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, WorkerReady, open_worker
 from advisor_power.sensor.analysis import slope
 from advisor_power.sensor.recording import Poller
@@ -53,9 +53,9 @@ def around(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def standard_error(found: Estimate) -> float:
+def standard_error(estimate: Estimate) -> float:
     """By its interval; 0 where it has none."""
-    return 0.0 if found.high is None else (found.high - found.value) / STANDARD_ERRORS_95
+    return 0.0 if estimate.high is None else (estimate.high - estimate.value) / STANDARD_ERRORS_95
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
@@ -187,12 +187,16 @@ def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimat
     if len(usable) < len(blocks):
         stuck = len(blocks) - len(usable)
         return f"the energy counter stood still or went back in {stuck} of {len(blocks)} blocks"
-    found = [
-        (_run_j(one, idle_w) - _run_j(other, idle_w)) / (one.executions - other.executions)
-        for one, other in pairwise(usable)
-        if one.executions != other.executions
+    energies_j = [
+        (_run_j(block, idle_w) - _run_j(other, idle_w)) / (block.executions - other.executions)
+        for block, other in pairwise(usable)
+        if block.executions != other.executions
     ]
-    return mean_of(found) if found else "it takes a block of longer runs and one of shorter runs"
+    return (
+        mean_of(energies_j)
+        if energies_j
+        else "it takes a block of longer runs and one of shorter runs"
+    )
 
 
 def _moved(block: TraceBlock) -> bool:
@@ -504,8 +508,8 @@ class PolledReadings:
 
     def held_back(self, begin_s: float, end_s: float) -> str:
         """Why the clock was held back at any moment of that time; the power limit is no reason."""
-        found = self._reasons(begin_s, end_s) - POWER_CAPS
-        return f"clock held back: {', '.join(sorted(found))}" if found else ""
+        caps = self._reasons(begin_s, end_s) - POWER_CAPS
+        return f"clock held back: {', '.join(sorted(caps))}" if caps else ""
 
     def power_capped(self, begin_s: float, end_s: float) -> bool:
         """Whether the power limit held the clock back at any moment of that time."""
@@ -561,11 +565,11 @@ class LiveKernelBench:
         """
         run = self.timed(executions, gap_s, lead_s)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
-        seen_s = end_s + self.channel.longest_delay_s
-        time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
+        read_s = end_s + self.channel.longest_delay_s
+        time.sleep(max(0.0, read_s + _LATE_S - time.monotonic()))
         changes = self.read()
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
-        return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
+        return replace(run, readings=changes.between(begin_s, read_s), dropped=dropped)
 
     def stretch(self, seconds: float) -> GaplessRun:
         """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
@@ -679,10 +683,10 @@ def first_free(gpus: Sequence[Gpu], held: ExitStack, lock_dir: Path) -> Gpu:
 
 
 def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
-    with ExitStack() as own:
-        own.enter_context(gpu_lock(lock_dir, gpu.uuid))
+    with ExitStack() as stack:
+        stack.enter_context(gpu_lock(lock_dir, gpu.uuid))
         check_alone(gpu)
-        held.push(own.pop_all())
+        held.push(stack.pop_all())
     return gpu
 
 
@@ -726,10 +730,10 @@ def bytes_of(text: str) -> int:
     Raises:
         InputError: it is none.
     """
-    found = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
-    if found is None:
+    match = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
+    if match is None:
         raise InputError(f"{text} is no size", fix="write it as 64KiB, 512MiB or 1GiB")
-    return int(found[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]]
+    return int(match[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[match[2]]
 
 
 def recorded_kernel(
@@ -753,15 +757,15 @@ def recorded_kernel(
             "no measured kernel comes with this version of advisor",
             fix="measure it: advisor power kernel, on a GPU",
         )
-    found = [
-        one
-        for one in table
-        if (one.operation, one.before) == (operation, before)
-        and units in (None, one.units)
-        and gpu_model in (None, one.gpu_model)
+    reports = [
+        report
+        for report in table
+        if (report.operation, report.before) == (operation, before)
+        and units in (None, report.units)
+        and gpu_model in (None, report.gpu_model)
     ]
-    if not found:
-        there = sorted({_words(one.operation, one.before, one.units) for one in table})
+    if not reports:
+        there = sorted({_words(report.operation, report.before, report.units) for report in table})
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         of = f" on {gpu_model}" if gpu_model else ""
         raise InputError(
@@ -770,7 +774,7 @@ def recorded_kernel(
             why="a replay has only what was measured",
             fix=f"there is {listed(there[:_NAMED])}{more}",
         )
-    return replace(max(found, key=lambda one: one.units or 0), source="replay")
+    return replace(max(reports, key=lambda report: report.units or 0), source="replay")
 
 
 def _words(operation: str, before: str, units: int | None) -> str:

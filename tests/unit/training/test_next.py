@@ -40,7 +40,7 @@ CANDIDATES = some.lists(
         jobs=some.tuples(NAMES, NAMES).map(lambda jobs: (min(jobs), max(jobs))),
         minutes=some.floats(0.1, 5),
         uses=some.tuples(USE, USE),
-        asked=some.integers(0, 9),
+        requests=some.integers(0, 9),
     ),
     unique_by=lambda candidate: candidate.jobs,
     max_size=15,
@@ -53,7 +53,7 @@ ALIKE = (0.5,), (0.5,)
 
 
 def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> OpenPair:
-    return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
+    return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, requests=asked)
 
 
 @given(CANDIDATES, MEASURED, some.floats(0, 20))

@@ -37,8 +37,8 @@ from advisor.placement.placing import (
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
 from advisor.predict.predictions import (
-    AskedPair,
     ExpectedPair,
+    PairQuery,
     Prediction,
     Predictions,
     predict_exclusive,
@@ -214,7 +214,7 @@ def integral(placing: Placing, one: PlacedSet) -> tuple[float, list[float]]:
 def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
     """The best of all options; a decision takes one within its tie, and time slicing has a lead."""
     pairs = QueuePairs(placing)
-    for one in pairs.found(math.inf):
+    for one in pairs.sharing_pairs(math.inf):
         if decided := pairs.decided(one):
             assert one.cost / 1.06 <= decided.cost <= one.cost * 1.06
             if decided.split == one.split:
@@ -227,7 +227,7 @@ def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
 def test_without_idle_power_no_matching_costs_less(placing: Placing) -> None:
     """On one GPU nothing is ever idle, so the least cost is that of the cheapest matching."""
     pairs = QueuePairs(placing)
-    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.found(math.inf)))]
+    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.sharing_pairs(math.inf)))]
     latest_s = sum(placing.kinds[kind].work_s or 0 for kind in placing.queue) * (1 + 1e-9)
     costs = [
         sum(one.cost for one in chosen)
@@ -375,7 +375,7 @@ def test_pairs_stand_at_safe_counts() -> None:
 class Asking(Physics):
     """With what a placement asks of pairs."""
 
-    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+    def expected(self, asked: Sequence[PairQuery]) -> list[ExpectedPair]:
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
@@ -470,7 +470,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
         return
     pool = placing.pools[one.pool]
     profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
-    decision = pool.asked(profiles, None)
+    decision = pool.decider(profiles, None)
     assert decision
     assert decision.choice
     found = decision.choice.prediction
@@ -510,7 +510,7 @@ def searched(answers: SetAnswers, kinds: tuple[int, ...]) -> list[PlacedSet | No
     if len(kinds) == 1:
         return [answers.of(kinds)]
     levels = (NINE_SPLITS,) * (len(kinds) == ADVISED_JOBS) + tuple(range(len(LEVELS)))
-    return [answers.by_law(kinds, level) for level in levels]
+    return [answers.by_physics(kinds, level) for level in levels]
 
 
 def brute_force(
@@ -555,12 +555,12 @@ def test_no_set_gains_more_than_a_search_says(
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
     looking = SetSearch(answers, worth, card_worth, closely=closely)
-    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
+    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, ROUNDS=2):
         _, most = looking.all(1e-6, 1e-6)
     for taken in itertools.product(*(range(min(k.count, 2) + 1) for k in placing.kinds)):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))
         for level in range(len(LEVELS)) if 2 <= len(kinds) <= MOST_JOBS else ():
-            if one := answers.by_law(kinds, level):
+            if one := answers.by_physics(kinds, level):
                 gain = sum(worth[kind] for kind in kinds) + card_worth - one.cost
                 assert gain <= most + 1e-6 * one.cost
                 assert gain <= min(said(looking.bound, kinds, level)) + 1e-6 * one.cost
@@ -571,7 +571,7 @@ def said(bound: SetBound, kinds: tuple[int, ...], level: int) -> list[float]:
     order = sorted(kinds, key=lambda kind: (kind in bound.light, kind in bound.servers))
     found = list[float]()
     for joined in range(len(order) + 1):
-        rows = np.array([order[:joined] + [len(bound.own) - 1] * (MOST_JOBS - joined)])
+        rows = np.array([order[:joined] + [len(bound.duals) - 1] * (MOST_JOBS - joined)])
         known = Sets(
             rows=rows, level=np.array([level]), size=np.array([joined]), last=np.zeros(1, dtype=int)
         )
@@ -614,7 +614,9 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
         )
     )
     own = [profiles[kind] for kind in kinds]
-    (wanted,) = with_doubt(SetPredictor().predict(own, [answers.way(tuple(kinds), level)]), own)
+    (wanted,) = with_doubt(
+        SetPredictor().predict(own, [answers.split_at(tuple(kinds), level)]), own
+    )
     speeds = [part.speed.value for part in wanted.parts]
     assert np.minimum(speed[0, :jobs], 1) == pytest.approx(speeds)
     assert watts[0] == pytest.approx(wanted.power_w.value)
@@ -683,7 +685,7 @@ def test_sets_that_are_refused_leave_the_plan() -> None:
     (pool,) = placing.pools
 
     def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
-        return pool.asked(profiles, work) if len(profiles) == 2 else None
+        return pool.decider(profiles, work) if len(profiles) == 2 else None
 
     assert {len(one.kinds) for one in place(placing).sets} == {7}
     plan = place(dataclasses.replace(placing, pools=(dataclasses.replace(pool, ask=ask),)))
