@@ -375,8 +375,8 @@ def test_pairs_stand_at_safe_counts() -> None:
 class Asking(Physics):
     """With what a placement asks of pairs."""
 
-    def expected(self, asked: Sequence[PairQuery]) -> list[ExpectedPair]:
-        return [_expected(self.predict(*of_pair)) for of_pair in asked]
+    def expected(self, queries: Sequence[PairQuery]) -> list[ExpectedPair]:
+        return [_expected(self.predict(*of_pair)) for of_pair in queries]
 
 
 ASKING = Asking()
