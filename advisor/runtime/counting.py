@@ -305,9 +305,14 @@ class OutputCounter:
 
 def open_counter(progress: ProgressSettings, counter_path: Path, output_path: Path) -> Meter:
     """The counter that `progress` asks for; both files must exist."""
-    if progress.kind == "output" and progress.pattern is not None:
-        return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
-    return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
+    match progress.kind:
+        case "output":
+            assert progress.pattern is not None
+            return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
+        case "runs":
+            return CounterFile(counter_path, progress.per_run)
+        case "counter" | "metrics":
+            return CounterFile(counter_path)
 
 
 LOOK_BYTES = 1024 * 1024
