@@ -45,16 +45,9 @@ BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ink:
-    """Colours of what is no data: text and axes, and faint lines."""
-
-    text: str
-    faint: str
-
-
-SVG_INK = Ink("#010203", "#040506")
-"""Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
+INK, FAINT = "#010203", "#040506"
+"""Of text and axes, and of faint lines: the page puts its own colours in their place, which follow
+the reader's choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +62,38 @@ class Figure:
 
     name: str
     caption: str
-    draw: Callable[[Any, Ink], None]
+    draw: Callable[[Any], None]
     height: float
     wide: bool = False
 
     @property
     def svg(self) -> Markup:
         """An element with the page's colours, and identities that no other figure has."""
-        svg = to_svg(self)
-        svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
+        svg = self._drawn()
+        svg = svg.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
         label = f'<svg role="img" aria-label="{escape(self.caption)}" '
         return Markup(svg.replace("<svg ", label, 1))
+
+    def _drawn(self) -> str:
+        """An SVG element without a background, with axes on the left and below only."""
+        width_in = 5.4 if self.wide else 4.6
+        rc_context, canvas_of = _matplotlib()
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+            canvas = canvas_of(figsize=(width_in, width_in * self.height), layout="constrained")
+            axes = canvas.add_subplot()
+            axes.patch.set_alpha(0)
+            axes.tick_params(colors=INK)
+            axes.grid(visible=False)
+            for name, side in axes.spines.items():
+                side.set_color(FAINT)
+                side.set_visible(name in ("left", "bottom"))
+            self.draw(axes)
+            sink = io.StringIO()
+            canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+        text = sink.getvalue()
+        return text[text.index("<svg") :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +117,6 @@ def to_html(template: str, **values: Any) -> str:
     return room.get_template(template).render(values)
 
 
-def to_svg(figure: Figure) -> str:
-    """The figure as an SVG element without a background."""
-    width_in = 5.4 if figure.wide else 4.6
-    rc_context, canvas_of = _matplotlib()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-        canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
-        _draw(figure, canvas.add_subplot(), SVG_INK)
-        sink = io.StringIO()
-        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-    text = sink.getvalue()
-    return text[text.index("<svg") :]
-
-
 def make_folder(folder: Path) -> None:
     """Make the folder: before minutes of work, not after.
 
@@ -139,17 +138,6 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
         return tuple(
             replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
         )
-
-
-def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
-    """Draw a figure, with axes on the left and below only."""
-    axes.patch.set_alpha(0)
-    axes.tick_params(colors=ink.text)
-    axes.grid(visible=False)
-    for name, side in axes.spines.items():
-        side.set_color(ink.faint)
-        side.set_visible(name in ("left", "bottom"))
-    figure.draw(axes, ink)
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:
@@ -221,13 +209,13 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
     ]
 
 
-def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any, ink: Ink) -> None:
+def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any) -> None:
     both = np.concatenate([measured, expected])
     ends = [float(both.min()), float(both.max())]
-    axes.plot(ends, ends, color=ink.text, linewidth=0.8)
+    axes.plot(ends, ends, color=INK, linewidth=0.8)
     axes.scatter(measured, expected, s=5, color=BLUE, alpha=0.45, linewidths=0)
-    axes.set_xlabel(f"measured {what}", color=ink.text)
-    axes.set_ylabel(f"predicted {what}", color=ink.text)
+    axes.set_xlabel(f"measured {what}", color=INK)
+    axes.set_ylabel(f"predicted {what}", color=INK)
 
 
 def _find_choices(
@@ -302,10 +290,10 @@ def _kept_limits(evaluation: Evaluation) -> str:
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     wanted = (BY_WORKLOAD, OURS, least, "as advised")
     for row in evaluation.limits:
-        of = (row.protocol, row.method, row.min_speed, row.kept)
-        if of == wanted and row.missed:
+        of = tuple(row[name] for name in ("protocol", "method", "min_speed", "kept"))
+        if of == wanted and row["missed"]:
             return (
-                f"Of the choices that share, {_between(row.missed)} leave a job below "
+                f"Of the choices that share, {_between(row['missed'])} leave a job below "
                 f"{least:g} of its speed, or a server below all of its demand."
             )
     return "No choice shares the GPU."
@@ -344,10 +332,10 @@ def _other_gpus(evaluation: Evaluation) -> str:
             "pairs of two."
         )
     parts = [
-        f"{_between(default.saved)} on the {found.left_out} "
+        f"{_between(default.saved)} on the {found['left_out']} "
         f"({default.mean_percent:.1f} % of the oracle)"
         for found in evaluation.gpus
-        if (default := found.fractions.get(DEFAULT_OBJECTIVE))
+        if (default := found["fractions"].get(DEFAULT_OBJECTIVE))
     ]
     return (
         f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
@@ -374,15 +362,16 @@ def printed_tables(
             ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
             [
                 (
-                    f"{row.protocol}, {row.method}",
-                    f"{row.min_speed:g}",
-                    row.kept,
-                    f"{row.shared.value:.1f}",
-                    _bounded(row.missed),
-                    _bounded(row.saved),
+                    f"{row['protocol']}, {row['method']}",
+                    f"{row['min_speed']:g}",
+                    row["kept"],
+                    f"{row['shared'].value:.1f}",
+                    _bounded(row["missed"]),
+                    _bounded(row["saved"]),
                 )
                 for row in evaluation.limits
-                if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
+                if row["method"] == OURS
+                or (row["method"], row["protocol"]) == (PHYSICAL, BY_WORKLOAD)
             ],
         ),
         # Launch-bound jobs, the power limit, uncapped: where errors come from.
@@ -421,12 +410,12 @@ def printed_tables(
             ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
             [
                 (
-                    str(found.seed),
-                    f"{found.saved_percent:.2f}",
-                    f"{found.shared_percent:.0f}",
-                    "-" if found.missed_percent is None else f"{found.missed_percent:.1f}",
-                    *(f"{found.fractions[name]:.2f}" for name in HEADLINE),
-                    *_error_cells(found.errors),
+                    str(found["seed"]),
+                    f"{found['saved_percent']:.2f}",
+                    f"{found['shared_percent']:.0f}",
+                    "-" if found["missed_percent"] is None else f"{found['missed_percent']:.1f}",
+                    *(f"{found['fractions'][name]:.2f}" for name in HEADLINE),
+                    *_error_cells(found["errors"]),
                 )
                 for found in evaluation.seeds
             ],
@@ -513,12 +502,9 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
             ),
             [
                 (
-                    found.left_out,
-                    str(found.learned_pairs),
-                    str(found.pairs),
-                    *_gpu_cells(found.fractions, found.errors),
-                    *(f"{100 * part:.1f}" for part in found.held.values()),
-                    *(f"{factor:.2f}" for factor in found.widening.values()),
+                    *(str(found[name]) for name in ("left_out", "learned_pairs", "pairs")),
+                    *_gpu_cells(found),
+                    *(f"{factor:.2f}" for factor in found["widening"].values()),
                 )
                 for found in evaluation.gpus
             ],
@@ -528,11 +514,8 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
             ("left out", "pairs added", "draws", *_FIGURES, *_HELD),
             [
                 (
-                    point.left_out,
-                    str(point.added_pairs),
-                    str(point.draws),
-                    *_gpu_cells(point.fractions, point.errors),
-                    *(f"{100 * part:.1f}" for part in point.held.values()),
+                    *(str(point[name]) for name in ("left_out", "added_pairs", "draws")),
+                    *_gpu_cells(point),
                 )
                 for point in evaluation.gpu_curve
             ],
@@ -540,15 +523,17 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
     ]  # fmt: skip
 
 
-def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
+def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
+    fractions: Mapping[str, ChoiceFigures] = found["fractions"]
     default = fractions.get(DEFAULT_OBJECTIVE)
     yield _bounded(default and default.saved)
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
-        found = fractions.get(name)
-        yield _mean_of(found)
-        yield f"{found.worst_percent:.1f}" if found else "-"
-    yield from _error_cells(errors)
+        chosen = fractions.get(name)
+        yield _mean_of(chosen)
+        yield f"{chosen.worst_percent:.1f}" if chosen else "-"
+    yield from _error_cells(found["errors"])
+    yield from (f"{100 * part:.1f}" for part in found["held"].values())
 
 
 def _jobs(evaluation: Evaluation) -> TextTable:
@@ -562,8 +547,8 @@ def _jobs(evaluation: Evaluation) -> TextTable:
             (
                 f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
                 f"{job.sm_active_percent:.0f}",
-                str(job.bars[DEFAULT_OBJECTIVE].choices),
-                *(f"{job.bars[name].fraction_percent:.2f}" for name in HEADLINE),
+                str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
+                *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
                 *(
                     f"{error.mean_percent:.1f}" if error else "-"
                     for error in (job.own, job.beside, job.power)
