@@ -288,7 +288,7 @@ class Survey:
         return [
             self.known[kind.model, kind.known]
             if kind.known
-            else _as_seen(kind, head.model.profile(self.window(kind)))
+            else _as_seen(kind, head.likeliest(self.window(kind)))
             for kind in kinds
         ]
 

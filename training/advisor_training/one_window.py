@@ -34,8 +34,8 @@ from advisor_models.one_window import (
     ERRORS,
     HEADS,
     LeftOutJob,
+    OneWindowHead,
     OneWindowManifest,
-    OneWindowModel,
     asked,
 )
 from advisor_models.registry import hashes, trees_file, write_parsed
@@ -52,7 +52,7 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
 
 
 def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
-    """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
+    """The trees of each head of `OneWindowHead`, from profiles that are `learnable`."""
     found: dict[str, bytes] = {}
     for head in HEADS:
         rows = [_rows(profile, head) for profile in profiles]
@@ -94,13 +94,13 @@ def write_one_window(
     )
 
 
-def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowModel, list[Profile]]]:
+def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowHead, list[Profile]]]:
     """For each family of jobs the model that has seen none of it, and its profiles."""
     families = np.array([family_of(p.job) for p in profiles])
     for family in dict.fromkeys(families.tolist()):
         others = [p for p, own in zip(profiles, families, strict=True) if own != family]
         asked_of = [p for p, own in zip(profiles, families, strict=True) if own == family]
-        yield OneWindowModel(fit_one_window(others)), asked_of
+        yield OneWindowHead(fit_one_window(others)), asked_of
 
 
 def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:

@@ -32,7 +32,7 @@ from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
 from advisor_data.bundled import bundled_table
-from advisor_models.one_window import bundled_one_window
+from advisor_models.one_window import bundled_head
 
 SHIPPED = "advisor"  # who says what the package answers, in `PublicFigures.off`
 
@@ -346,7 +346,7 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
             memory_used_mib=None,
             counters=read,
         )
-        profile = bundled_one_window().profile(window)
+        profile = bundled_head().likeliest(window)
         for part, row in own.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
             said = profile.at([WHOLE * part / PARTS], "rate")["rate"][0]
