@@ -28,6 +28,7 @@ from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
+from advisor.predict.features import MEASURED_ON
 from advisor.predict.one_window import (
     DRAM,
     IDLE_W,
@@ -38,7 +39,7 @@ from advisor.predict.one_window import (
     SoloWindow,
 )
 from advisor.predict.profiles import Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, MEASURED_ON, OF_SET, TAILS, SetClass
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (

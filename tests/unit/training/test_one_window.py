@@ -11,6 +11,7 @@ from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import ONE_WINDOW, PRIOR
 from advisor.errors import ModelError
+from advisor.predict.features import MEASURED_ON
 from advisor.predict.one_window import (
     BUSY,
     COUNTERS,
@@ -19,7 +20,7 @@ from advisor.predict.one_window import (
     window_of,
 )
 from advisor.predict.profiles import Profile, kind_of, make_profiles
-from advisor.predict.sets import MEASURED_ON, SetPredictor
+from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import (
