@@ -15,9 +15,9 @@ from advisor_training.reports import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     ORANGE,
     Figure,
+    Ink,
     TextTable,
     to_html,
     write_files,
@@ -246,15 +246,15 @@ def _overview(kernels: Sequence[KernelReport]) -> tuple[Figure, ...]:
     return (Figure("overview", caption, partial(_draw_overview, kernels), height, wide=True),)
 
 
-def _draw_sensor(curve: SensorCurve, axes: Any) -> None:
+def _draw_sensor(curve: SensorCurve, axes: Any, ink: Ink) -> None:
     axes.plot(curve.times_s, curve.predicted_w, color=BLUE, linewidth=1.2, label="predicted")
     axes.scatter(curve.read_s, curve.read_w, s=12, color=ORANGE, label="read", zorder=3)
     # From 0 on: else the noise of a channel that hardly moves would look like an error.
     axes.set_ylim(0, 1.2 * max(*curve.read_w, *curve.predicted_w))
-    _label(axes, "s", "W")
+    _label(axes, ink, "s", "W")
 
 
-def _draw_overview(kernels: Sequence[KernelReport], axes: Any) -> None:
+def _draw_overview(kernels: Sequence[KernelReport], axes: Any, ink: Ink) -> None:
     for label, colour, shift, points in (
         ("SSE", ORANGE, -0.15, [one.sse_power_w for one in kernels]),
         ("SSP", BLUE, 0.15, [one.ssp_power_w for one in kernels]),
@@ -269,13 +269,13 @@ def _draw_overview(kernels: Sequence[KernelReport], axes: Any) -> None:
     names = [f"{one.gpu_model}: {_name_of(one)}" if several else _name_of(one) for one in kernels]
     for place, name in enumerate(names):
         where: Any = axes.get_yaxis_transform()
-        axes.text(0.01, place - 0.3, name, transform=where, va="bottom", color=INK)
+        axes.text(0.01, place - 0.3, name, transform=where, va="bottom", color=ink.text)
     axes.set_yticks([])
     axes.set_ylim(len(names) - 0.6, -0.8)
-    _label(axes, "W", "")
+    _label(axes, ink, "W", "")
 
 
-def _draw_curve(one: KernelReport, axes: Any) -> None:
+def _draw_curve(one: KernelReport, axes: Any, ink: Ink) -> None:
     edges = [one.curve[0].begin_ms, *(point.end_ms for point in one.curve)]
     low, high, power = (
         [getattr(point, name) for point in one.curve] for name in ("low_w", "high_w", "power_w")
@@ -296,10 +296,10 @@ def _draw_curve(one: KernelReport, axes: Any) -> None:
         axes.axhline(one.ssp_power_w.value, color=GREEN, linewidth=1, linestyle="--", label="SSP")
     if one.before_w is not None:
         axes.axhline(one.before_w, color=GREY, linewidth=0.8, linestyle=":", label="before")
-    _label(axes, "ms since the start of a run", "W")
+    _label(axes, ink, "ms since the start of a run", "W")
 
 
-def _draw_times(one: KernelReport, axes: Any) -> None:
+def _draw_times(one: KernelReport, axes: Any, ink: Ink) -> None:
     edges, counts = one.histogram.edges_ms, one.histogram.counts
     bars = [*zip(edges, edges[1:], counts, strict=False)]
     for label, colour, golden in (("golden", GREEN, True), ("others", GREY, False)):
@@ -316,10 +316,10 @@ def _draw_times(one: KernelReport, axes: Any) -> None:
             align="edge", color=colour, label=label,
         )  # fmt: skip
     axes.set_xlim(edges[0], edges[-1])
-    _label(axes, "execution time, ms", "runs")
+    _label(axes, ink, "execution time, ms", "runs")
 
 
-def _label(axes: Any, x: str, y: str) -> None:
-    axes.set_xlabel(x, color=INK)
-    axes.set_ylabel(y, color=INK)
-    axes.legend(frameon=False, labelcolor=INK, fontsize="small", loc="best")
+def _label(axes: Any, ink: Ink, x: str, y: str) -> None:
+    axes.set_xlabel(x, color=ink.text)
+    axes.set_ylabel(y, color=ink.text)
+    axes.legend(frameon=False, labelcolor=ink.text, fontsize="small", loc="best")

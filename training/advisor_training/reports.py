@@ -45,9 +45,16 @@ BLUE, ORANGE, GREEN, GREY = "#2b83ba", "#e08214", "#1b9e77", "#8c8c8c"
 """Dark and light enough for both backgrounds, and apart for colour-blind readers."""
 
 
-INK, FAINT = "#010203", "#040506"
-"""Of text and axes, and of faint lines: the page puts its own colours in their place, which follow
-the reader's choice."""
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colours of what is no data: text and axes, and faint lines."""
+
+    text: str
+    faint: str
+
+
+SVG_INK = Ink("#010203", "#040506")
+"""Stand-ins; the page puts its own colours in their place, which follow the reader's choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +69,19 @@ class Figure:
 
     name: str
     caption: str
-    draw: Callable[[Any], None]
+    draw: Callable[[Any, Ink], None]
     height: float
     wide: bool = False
 
     @property
     def svg(self) -> Markup:
         """An element with the page's colours, and identities that no other figure has."""
-        svg = self._drawn()
-        svg = svg.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
+        svg = to_svg(self)
+        svg = svg.replace(SVG_INK.text, "currentColor").replace(SVG_INK.faint, "var(--faint)")
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
         label = f'<svg role="img" aria-label="{escape(self.caption)}" '
         return Markup(svg.replace("<svg ", label, 1))
-
-    def _drawn(self) -> str:
-        """An SVG element without a background, with axes on the left and below only."""
-        width_in = 5.4 if self.wide else 4.6
-        rc_context, canvas_of = _matplotlib()
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-            canvas = canvas_of(figsize=(width_in, width_in * self.height), layout="constrained")
-            axes = canvas.add_subplot()
-            axes.patch.set_alpha(0)
-            axes.tick_params(colors=INK)
-            axes.grid(visible=False)
-            for name, side in axes.spines.items():
-                side.set_color(FAINT)
-                side.set_visible(name in ("left", "bottom"))
-            self.draw(axes)
-            sink = io.StringIO()
-            canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-        text = sink.getvalue()
-        return text[text.index("<svg") :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +105,19 @@ def to_html(template: str, **values: Any) -> str:
     return room.get_template(template).render(values)
 
 
+def to_svg(figure: Figure) -> str:
+    """The figure as an SVG element without a background."""
+    width_in = 5.4 if figure.wide else 4.6
+    rc_context, canvas_of = _matplotlib()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+        canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
+        _draw(figure, canvas.add_subplot(), SVG_INK)
+        sink = io.StringIO()
+        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    text = sink.getvalue()
+    return text[text.index("<svg") :]
+
+
 def make_folder(folder: Path) -> None:
     """Make the folder: before minutes of work, not after.
 
@@ -138,6 +139,17 @@ def write_files(contents: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]
         return tuple(
             replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
         )
+
+
+def _draw(figure: Figure, axes: Any, ink: Ink) -> None:
+    """Draw a figure, with axes on the left and below only."""
+    axes.patch.set_alpha(0)
+    axes.tick_params(colors=ink.text)
+    axes.grid(visible=False)
+    for name, side in axes.spines.items():
+        side.set_color(ink.faint)
+        side.set_visible(name in ("left", "bottom"))
+    figure.draw(axes, ink)
 
 
 def _writing(folder: Path) -> AbstractContextManager[None]:
@@ -209,13 +221,13 @@ def _figures(evaluation: Evaluation) -> list[Figure]:
     ]
 
 
-def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any) -> None:
+def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any, ink: Ink) -> None:
     both = np.concatenate([measured, expected])
     ends = [float(both.min()), float(both.max())]
-    axes.plot(ends, ends, color=INK, linewidth=0.8)
+    axes.plot(ends, ends, color=ink.text, linewidth=0.8)
     axes.scatter(measured, expected, s=5, color=BLUE, alpha=0.45, linewidths=0)
-    axes.set_xlabel(f"measured {what}", color=INK)
-    axes.set_ylabel(f"predicted {what}", color=INK)
+    axes.set_xlabel(f"measured {what}", color=ink.text)
+    axes.set_ylabel(f"predicted {what}", color=ink.text)
 
 
 def _find_choices(
