@@ -9,7 +9,7 @@ import pytest
 
 from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
-from advisor.core.records import ONE_WINDOW, PRIOR
+from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
 from advisor.predict.one_window import (
     BUSY,
@@ -23,13 +23,13 @@ from advisor.predict.sets import MEASURED_ON, SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import (
-    OneWindowHead,
-    OneWindowModel,
+    SingleWindowHead,
+    SingleWindowModel,
     bundled_head,
-    bundled_one_window,
+    bundled_single_window,
 )
 from advisor_training.learners import family_of
-from advisor_training.one_window import blind, fit_one_window, learnable, left_out
+from advisor_training.one_window import blind, fit_single_window, learnable, left_out
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,11 @@ def profiles() -> list[Profile]:
 def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Profile]) -> None:
     """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
     assert {profile.gpu_model for profile in profiles} == {*MEASURED_ON}
-    fitted = OneWindowModel(fit_one_window(profiles))
+    fitted = SingleWindowModel(fit_single_window(profiles))
     for profile in profiles[::10]:
         window = window_of(profile)
         ours, theirs = (
-            estimated_profile(window, m.estimate(window)) for m in (fitted, bundled_one_window())
+            estimated_profile(window, m.estimate(window)) for m in (fitted, bundled_single_window())
         )
         np.testing.assert_allclose(ours.values["rate"], theirs.values["rate"], atol=1e-9)
         np.testing.assert_allclose(ours.values["power_w"], theirs.values["power_w"], rtol=1e-9)
@@ -58,7 +58,7 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
     for whole in profiles:
         found = bundled_head().profile(blind(window_of(whole), lacking), is_server=False)
         rate, power = found.values["rate"], found.values["power_w"]
-        assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (ONE_WINDOW,))
+        assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (SINGLE_WINDOW,))
         assert np.diff([rate, power]).min() >= 0
         assert (rate[-1], power[-1]) == (1, pytest.approx(whole.whole_gpu_power_w))
         assert (found.values["sm_active_percent"] <= found.shares).all()
@@ -108,7 +108,7 @@ def test_on_a_card_that_was_not_learned_from_watts_say_nothing(profiles: list[Pr
             bundled_head().profile(replace(blind(window, COUNTERS), power_w=w), is_server=False)
             for w in (window.power_w, 2 * window.power_w)
         )
-        assert (seen.flags, seen.power_limit_w) == ((ONE_WINDOW, PRIOR), None)
+        assert (seen.flags, seen.power_limit_w) == ((SINGLE_WINDOW, PRIOR), None)
         assert seen.values["rate"].tolist() == hungrier.values["rate"].tolist()
         assert 0 < seen.values["sm_active_percent"][-1] <= 100 * whole.busy
         assert seen.doubt_at(np.array([100.0]))[0] > 0, "what it does beside others is unsure, too"
@@ -130,7 +130,7 @@ def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]
     for model, own in islice(left_out(profiles), 0, None, 3):
         family = family_of(own[0].job)
         others = tuple(one for one in bundled_head().left_out if one.family != family)
-        head = OneWindowHead(model=model, left_out=others)
+        head = SingleWindowHead(model=model, left_out=others)
         for whole in own:
             seen = head.profile(window_of(whole), is_server=kind_of(whole) == "server")
             for part in (1.0, 0.5):
@@ -144,4 +144,4 @@ def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "rate.trees").write_bytes(b"0" * 10)
     monkeypatch.setattr(one_window, "BUNDLED", tmp_path)
     with pytest.raises(ModelError, match=r"rate\.trees is not the file"):
-        bundled_one_window.__wrapped__()
+        bundled_single_window.__wrapped__()
